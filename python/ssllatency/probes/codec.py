@@ -10,7 +10,7 @@ from typing import Any
 
 from ssllatency.code.machine import Cost
 from ssllatency.fields import Field
-from ssllatency.probes.catalogue import BY_NAME, Operation
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import (
     CONDITIONS,
     CONSTANTS,
@@ -25,10 +25,11 @@ from ssllatency.probes.plan import (
     Role,
     SslOffsets,
 )
-from ssllatency.stacks.registry import NAMES
+from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.registry import LIBRARIES, NAMES
 
 MACHINES = ("x86-64", "aarch64")
-KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
+KINDS = (*LIBRARIES, "static", "")
 _HIGHEST_ADDRESS = 1 << 63
 LARGEST_FIELD_OFFSET = 1 << 16  # bytes into a structure of a library
 MOST_ITEMS = 4096

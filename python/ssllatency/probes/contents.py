@@ -18,8 +18,7 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     """What is in an image; nothing in one of another processor than `machine`, if that is given. ElfError where it is cut
     short. The decoder is brought in when this is called."""
     from ssllatency.probes.planner import libraries_in
-    from ssllatency.stacks.openssl.accessors import library_version
-    from ssllatency.stacks.openssl.implementations import tls_inside
+    from ssllatency.stacks.implementations import library_version, tls_inside
 
     if machine and image.machine != machine:
         return NOTHING

@@ -11,17 +11,18 @@ from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.elf.image import ElfError, Function, Image
-from ssllatency.probes import signs
-from ssllatency.probes.catalogue import CATALOGUE, Operation
+from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.stacks.base import Stack
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets, library_version
+from ssllatency.stacks.implementations import library_version
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
 from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method
 from ssllatency.stacks.openssl.providers import Algorithm, algorithms
 from ssllatency.stacks.openssl.tails import Tails
-from ssllatency.stacks.registry import stack_of
+from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.registry import LIBRARIES, stack_of
 
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
@@ -29,11 +30,12 @@ NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables kn
 
 def libraries_in(image: Image) -> tuple[str, ...]:
     """The libraries of the catalogue that the file is or, where it is statically linked, holds."""
-    libraries = tuple(library for library, names in signs.FUNCTIONS.items() if any(image.function(name) for name in names))
-    hinted = signs.SONAMES.get(image.soname)
-    if hinted and hinted not in libraries and image.function(signs.ENGINE):
-        return (*libraries, hinted)
-    return libraries
+    libraries = LIBRARIES.values()
+    shown = tuple(library.name for library in libraries if any(image.function(name) for name in library.functions))
+    hinted = next((library for library in libraries if image.soname in library.sonames), None)
+    if hinted and hinted.name not in shown and image.function(hinted.always):
+        return (*shown, hinted.name)
+    return shown
 
 
 def kind_of(image: Image) -> str:

@@ -8,11 +8,12 @@ parser and the decoder.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ssllatency.abi import Outcome, Reason
+from ssllatency.stacks.operation import Operation
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -35,11 +36,59 @@ class Codes:
     ends: Mapping[int, tuple[Outcome, Reason]] = field(default_factory=dict)
 
 
-class Stack(ABC):
-    """One TLS library whose calls can be traced."""
+@dataclass(frozen=True)
+class Library:
+    """A file of a stack, by the name that operations have for it.
+
+    Any of `functions` tells that an image is or contains it; in a stripped one its soname, one of `sonames`, and the function
+    `always` do. `called`: applications call it; the others are companions, which one of those calls. `same_suffix`: of several,
+    that is called whose file name ends as the caller's, as libssl.so.3 and libcrypto.so.3 do.
+    """
+
+    name: str
+    functions: tuple[str, ...]
+    sonames: tuple[str, ...] = ()
+    always: str = ""
+    called: bool = False
+    same_suffix: bool = False
+
+
+def _present(_piece: bytes, _at: int) -> str | None:
+    return ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Bytes by which an implementation is known in a file, with or without symbols. `version` reads its version in a piece of
+    the file where they begin, "" where it is unknown, None where they mean something else."""
+
+    text: bytes
+    version: Callable[[bytes, int], str | None] = _present
+
+
+class Implementation(ABC):
+    """One TLS library, traced or not, as files show it."""
+
+    marks: Mapping[str, Mark]
+    texts: tuple[bytes, ...]
+    """Texts of which a file with it has one, where no symbol shows it."""
+
+    @abstractmethod
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        """Its name and version where a file has these of all marks, each with its version; None where it isn't in the file."""
+
+
+class Stack(Implementation):
+    """One whose calls can be traced."""
 
     name: str
     """As plans have it, "openssl"."""
+    libraries: tuple[Library, ...]
+    """Its files, but for those that have the functions of the stack that it descends from."""
+    operations: tuple[Operation, ...]
+    """Its functions that can be timed, but for those that the stack that it descends from has already."""
+    states_version: bool
+    """Whether every build says its version, so that the name alone is none."""
     codes: Codes
     inlines_handshake: bool
     """Whether SSL_accept and SSL_connect may have SSL_do_handshake built in, so that a probe in it misses their calls."""
@@ -61,6 +110,10 @@ class Stack(ABC):
     @abstractmethod
     def names(self, image: Image) -> Names:
         """Names of the library's codes, as far as the image shows them. ElfError where its relocations are damaged."""
+
+    @abstractmethod
+    def version(self, image: Image) -> str:
+        """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
 
     def runs_handshakes_alone(self, image: Image, bodies: Bodies) -> bool:  # noqa: ARG002
         """Whether, without a state machine, reads and writes call SSL_do_handshake for a handshake instead of its own parts."""

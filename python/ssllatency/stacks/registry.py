@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TLS stacks that are traced: the only list of them."""
+"""The TLS stacks that are traced, and the implementations that are only recognised: the only list of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ssllatency.stacks.base import Stack
+from ssllatency.stacks.base import Implementation, Stack
 from ssllatency.stacks.boringssl.stack import BoringSsl
+from ssllatency.stacks.go.implementation import Go
 from ssllatency.stacks.openssl.stack import OpenSsl
+from ssllatency.stacks.rustls.implementation import Rustls
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 # A library comes after the one that it descends from, with whose functions' names it would be taken for that.
 STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl())
+UNTRACED: tuple[Implementation, ...] = (Go(), Rustls())
+LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 NAMES = tuple(stack.name for stack in STACKS)
 
 

@@ -22,6 +22,7 @@ from ssllatency.model.snapshot import Library, Snapshot, Target
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
+from ssllatency.stacks.registry import LIBRARIES
 from ssllatency.targets import (
     ExpectedFile,
     Hazards,
@@ -287,17 +288,16 @@ def _select(selection: Selection, problem: Problem, wait: bool | None) -> tuple[
         raise SsllatencyError(f"{error} {_WAIT_FOR_PROCESSES}") from None
 
 
-_COMPANIONS = ("libcrypto", "libcrypto_mb", "qatengine")
-
-
 def _with_companions(files: Sequence[TracedFile], named: Collection[Identity]) -> list[TracedFile]:
     """The files that were named, and with each libssl the libcrypto that it calls, and the engines that this calls: of the same
-    processes. Of several libcryptos it is that with the libssl's own suffix, as libssl.so.3 and libcrypto.so.3 have."""
+    processes. Of several libcryptos it is that with the libssl's own suffix."""
     chosen = [file for file in files if file.mapping.identity in named]
     wanted = {file.mapping.identity for file in chosen}
-    for libssl in (file for file in chosen if file.kind == "libssl"):
-        beside = [file for file in files if file.kind in _COMPANIONS and set(file.pids) & set(libssl.pids)]
-        libcryptos = [file for file in beside if file.kind == "libcrypto"]
+    called = {name for name, library in LIBRARIES.items() if library.called}
+    suffixed = {name for name, library in LIBRARIES.items() if library.same_suffix}
+    for libssl in (file for file in chosen if file.kind in called):
+        beside = [file for file in files if file.kind in LIBRARIES.keys() - called and set(file.pids) & set(libssl.pids)]
+        libcryptos = [file for file in beside if file.kind in suffixed]
         same = [file for file in libcryptos if _suffix(file) == _suffix(libssl)]
         wanted |= {file.mapping.identity for file in beside if file not in libcryptos or file in (same or libcryptos)}
     return [file for file in files if file.mapping.identity in wanted]

@@ -11,13 +11,13 @@ import pytest
 
 from ssllatency.engines import choice
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.base import AttachError, Rules, Side
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.budget.gates import resume
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.costs import HitCosts
+from ssllatency.stacks.operation import Tier
 from tests.bpf.conftest import Subject, breakpoints, counts, running
 from tests.waiting import wait_for
 

@@ -14,7 +14,8 @@ from ssllatency.code.evaluate import followed, returned, returned_in_cases
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Case, Field, Place, Value
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.implementations import library_version
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
 from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.stacks.openssl.providers import Algorithm, algorithms
 

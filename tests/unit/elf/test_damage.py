@@ -20,7 +20,8 @@ from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.room import most_copied
 from ssllatency.elf.source import MAX_FILE, Source
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.implementations import library_version
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
 from ssllatency.stacks.openssl.labels import label_paths
 from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.stacks.openssl.names.library import names

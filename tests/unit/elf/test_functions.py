@@ -18,7 +18,8 @@ from ssllatency.code.decode import instructions
 from ssllatency.elf import aarch64, plt
 from ssllatency.elf.image import Image
 from ssllatency.elf.unwind import pointer_encoding
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets, library_version, ssl_offsets
+from ssllatency.stacks.implementations import library_version
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets, ssl_offsets
 
 NAMES = ("version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session", "reused", "cipher")
 IN_BIO = ("bio_flags", "bio_method", "bio_descriptor")

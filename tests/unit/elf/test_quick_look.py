@@ -15,7 +15,7 @@ from ssllatency.elf.quick_look import Signs, shows
 from ssllatency.elf.source import CHUNK
 from ssllatency.probes.planner import libraries_in
 from ssllatency.probes.signs import QUICK
-from ssllatency.stacks.openssl.implementations import tls_inside
+from ssllatency.stacks.implementations import tls_inside
 
 SIGNS = Signs((b"SSL_read",), (b"ssl/a_file.c",))
 DEFINES = "int SSL_read(void) { return 1; }"

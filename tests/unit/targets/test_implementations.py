@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.implementations import Inside, tls_inside
+from ssllatency.stacks.implementations import Inside, tls_inside
 from ssllatency.targets.implementations import JAVA, foreign_implementations
 
 

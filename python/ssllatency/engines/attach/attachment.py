@@ -31,12 +31,10 @@ from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
     ImageSites,
     Sites,
-    Tier,
     library_record,
     numbered,
     remembers_sides,
     sites_of,
-    tier_of,
 )
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel, process_slots
@@ -49,6 +47,7 @@ from ssllatency.engines.cost.hits import make_room
 from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.stacks.operation import Tier
 from ssllatency.stopping import end_if_asked
 
 _SHORT_CALL_S = 0.001  # in which most calls end
@@ -326,7 +325,7 @@ class Attachment:
         return not (self.running and self.running.any_of(self._operations_of(tiers)))
 
     def _operations_of(self, tiers: Collection[Tier]) -> set[int]:
-        return {number for number, name in enumerate(self.operations) if tier_of(BY_NAME[name]) in tiers}
+        return {number for number, name in enumerate(self.operations) if BY_NAME[name].tier in tiers}
 
     def next_number(self, count: int) -> int:
         """The number of the next file, which so many are to have room from; AttachError where there is none."""

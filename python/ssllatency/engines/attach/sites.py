@@ -10,8 +10,9 @@ from enum import IntEnum
 from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.engines.base import AttachError, TracedImage
-from ssllatency.probes.catalogue import BY_NAME, FATAL, Operation
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
+from ssllatency.stacks.operation import Operation, Tier
 
 # The registers by the numbers that the machine's instructions have for them.
 _X86_64 = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
@@ -79,7 +80,7 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int, *, win
         abi.Cookie.CONDITION: CONDITIONS.index(probe.condition) if probe.condition else 0,
         abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
-        abi.Cookie.TIER: tier_of(operation),
+        abi.Cookie.TIER: operation.tier,
     }
     return packed(fields)
 
@@ -106,24 +107,6 @@ def _ending(constant: int | None, leaving: bool) -> int:
     return abi.Exit.IN_REGISTER if constant is None else abi.Exit.CONSTANT + constant
 
 
-class Tier(IntEnum):
-    """Functions that are watched in windows together where tracing would cost too much, the first of them first."""
-
-    DATA = abi.Tier.DATA  # reads and writes: many, and each of little interest
-    BELOW = abi.Tier.BELOW  # what handshakes consist of
-    HANDSHAKE = abi.Tier.HANDSHAKE  # handshakes themselves, and what the programs need to know of an SSL
-
-
-_DATA = frozenset(("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2", "SSL_sendfile", "SSL_shutdown"))
-
-
-def tier_of(operation: Operation) -> Tier:
-    """The tier of an operation."""
-    if operation.name in _DATA:
-        return Tier.DATA
-    return Tier.HANDSHAKE if operation.library == "libssl" else Tier.BELOW
-
-
 def sites_of(
     image: TracedImage, operations: Sequence[str], library: int, tier: Tier | None = None, *, windowed: bool = False
 ) -> ImageSites:
@@ -133,13 +116,14 @@ def sites_of(
     errors: Sites = []
     numbers = {name: number for number, name in enumerate(operations)}
     for planned in image.plan.operations:
-        if tier is not None and tier_of(BY_NAME[planned.operation]) is not tier:
+        operation = BY_NAME[planned.operation]
+        if tier is not None and operation.tier is not tier:
             continue
         for probe in planned.probes:
-            if BY_NAME[planned.operation].only_entry:
-                (errors if planned.operation == FATAL else frees).append(site(probe))
+            if operation.only_entry:
+                (frees if operation.ssl_argument else errors).append(site(probe))
                 continue
-            value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library, windowed=windowed)
+            value = cookie(probe, operation, numbers[planned.operation], library, windowed=windowed)
             by_role[probe.role].append(site(probe, value))
     return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees, errors)
 

@@ -21,8 +21,9 @@ from ssllatency.engines.bpftrace.judge import Lines
 from ssllatency.engines.bpftrace.symbols import site_name
 from ssllatency.model.snapshot import Missing
 from ssllatency.probes import plan
-from ssllatency.probes.catalogue import BY_NAME, Operation
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import OperationPlan, Probe
+from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.registry import stack_named
 
 # As bpftrace calls the registers of a call's arguments.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from ssllatency.engines.attach.sites import Tier
+from ssllatency.stacks.operation import Tier
 
 
 class Gates(Protocol):

@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ssllatency.engines.attach.sites import Tier, tier_of
 from ssllatency.engines.budget.controller import Controller, Schedule
 from ssllatency.engines.budget.dearness import Dearness
 from ssllatency.engines.budget.gates import Gates, resume
@@ -30,6 +29,7 @@ from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import NONE, UNKNOWN, Function, Sampling, Stratum, Work
 from ssllatency.model.windows.estimates import MOST_STRATA, basis_of, estimates, fewer
 from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.stacks.operation import Tier
 
 _FIRST_LOOK_S, _LOOK_S = 0.03, 0.25  # when it is seen how much tracing costs: at first, and then while all is watched
 _SOON_S = 0.06  # what comes so soon is waited for, as nobody may call in time
@@ -420,7 +420,7 @@ class Windows:
         watch = self._watches[tier]
         calls = {}
         for key, histogram in totals.items():
-            if tier_of(BY_NAME[key[0]]) is tier:
+            if BY_NAME[key[0]].tier is tier:
                 before = watch.counted.get(key)
                 calls[key] = (histogram - before if before else histogram).by_bucket
                 watch.counted[key] = histogram

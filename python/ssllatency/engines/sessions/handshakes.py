@@ -18,7 +18,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Sites, Tier, site
+from ssllatency.engines.attach.sites import Sites, site
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring, ring_size
@@ -60,6 +60,7 @@ from ssllatency.model.handshakes import (
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
+from ssllatency.stacks.operation import Tier
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")

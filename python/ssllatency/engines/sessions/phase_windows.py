@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterator
 
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.gates import HandshakeGates
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
+from ssllatency.stacks.operation import Tier
 
 GAVE_UP = (
     "Phases but the private key's were given up to keep within the budget, as this kernel can't set their probes again: in"

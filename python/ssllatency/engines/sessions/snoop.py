@@ -17,7 +17,7 @@ from typing import Any
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import MOST_LIBRARIES, Tier, argument, tier_of
+from ssllatency.engines.attach.sites import MOST_LIBRARIES, argument
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.ring import HEADER, Ring, ring_size
 from ssllatency.engines.budget.windows import Windows
@@ -33,6 +33,7 @@ from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import OperationPlan, Role
+from ssllatency.stacks.operation import Tier
 
 RING_BYTES = 1 << 23
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # of the module struct, by bytes
@@ -242,7 +243,7 @@ class SnoopSession:
 
     def _functions_of(self, tier: Tier) -> tuple[str, ...]:
         planned = {planned.operation for image in self.attachment.images for planned in image.plan.operations}
-        return tuple(sorted(name for name in planned if tier_of(BY_NAME[name]) is tier and not BY_NAME[name].only_entry))
+        return tuple(sorted(name for name in planned if BY_NAME[name].tier is tier and not BY_NAME[name].only_entry))
 
     def wait(self, timeout_s: float) -> bool:
         """Waits so long, or until a good part of the ring is full; whether it is."""

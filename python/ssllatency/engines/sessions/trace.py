@@ -19,7 +19,6 @@ from functools import partial
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.budget.gates import Gates, JointGates
 from ssllatency.engines.budget.windows import Windows
@@ -31,6 +30,7 @@ from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import Kept
 from ssllatency.model.sampling import Function, Sampling
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
+from ssllatency.stacks.operation import Tier
 
 ROWS = 2048
 GAVE_UP = (

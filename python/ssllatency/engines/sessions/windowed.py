@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.base import AttachError
 from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.budget.windows import Totals, Windows
+from ssllatency.stacks.operation import Tier
 
 
 def windows_of(

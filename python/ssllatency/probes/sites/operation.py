@@ -15,7 +15,6 @@ from ssllatency.abi import Convention
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import Cost, Emulation, Machine
 from ssllatency.elf.image import Function, Image
-from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
 from ssllatency.probes.plan import OperationPlan, Probe, Role
 from ssllatency.probes.sites.branches import settled
@@ -25,6 +24,7 @@ from ssllatency.probes.sites.queries import without_size_queries
 from ssllatency.probes.sites.verify import problem
 from ssllatency.probes.sites.ways import Ways, probe
 from ssllatency.stacks.openssl.tails import Tails
+from ssllatency.stacks.operation import Operation
 
 _MOST_BRANCHES = 32  # sites that are left in one direction only; more of them are not worth it
 

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.stacks.base import Codes, Stack
+from ssllatency.stacks.base import Codes, Mark, Stack
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -17,10 +19,20 @@ if TYPE_CHECKING:
 _FIRST_OWN = 11  # SSL_ERROR_PENDING_SESSION; from here on in the order of the reasons
 
 
+def _aws_lc_version(piece: bytes, at: int) -> str | None:
+    version = re.compile(rb"AWS-LC (?:(\d{1,3}\.\d{1,3}\.\d{1,3})|KEM method)\0").match(piece, at)
+    return (version[1] or b"").decode() if version else None
+
+
 class BoringSsl(Stack):
     """BoringSSL and AWS-LC."""
 
     name = "boringssl"
+    operations = ()
+    libraries = ()
+    marks = {"AWS-LC": Mark(b"AWS-LC ", _aws_lc_version), "BoringSSL": Mark(b"ssl/ssl_lib.cc\0")}  # noqa: RUF012
+    texts = ()  # OpenSSL's
+    states_version = False
     codes = Codes(  # SSL_ERROR_* of openssl/ssl.h
         reading=2,
         writing=3,
@@ -34,9 +46,21 @@ class BoringSsl(Stack):
     inlines_handshake = True
     has_state_machine = False
 
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        """AWS-LC's libssl is BoringSSL's; its libcrypto alone does no TLS."""
+        if "BoringSSL" not in versions:
+            return None
+        return ("AWS-LC", versions["AWS-LC"]) if "AWS-LC" in versions else ("BoringSSL", "")
+
     def recognises(self, image: Image) -> bool:
         """By SSL_get_error, which returns what the connection holds."""
         return bool(self.connection(image))
+
+    def version(self, image: Image) -> str:
+        """As OpenSSL_version returns it."""
+        from ssllatency.stacks.openssl.accessors import stated_version
+
+        return stated_version(image)
 
     def connection(self, image: Image) -> dict[str, int]:
         """As SSL_get_error shows it."""

@@ -10,7 +10,6 @@ from ssllatency.code.evaluate import followed, returned
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place, Value
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.implementations import tls_inside
 
 _SSL_ACCESSORS = {
     "version": "SSL_version",
@@ -114,18 +113,12 @@ def _state(image: Image, hand_state: int | None) -> int | None:
     return None
 
 
-def library_version(image: Image) -> str:
-    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown."""
+def stated_version(image: Image) -> str:
+    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if it doesn't."""
     function = image.function("OpenSSL_version")
     stated = returned_address(image, function.address, rdi=0) if function else None
     text = image.text(stated) if stated else ""
-    return text or _version_in_data(image) or _name_in_data(image)
-
-
-def _name_in_data(image: Image) -> str:
-    """BoringSSL has no versions, and where nothing asks for AWS-LC's it isn't linked."""
-    name = tls_inside(image).traceable
-    return "" if name.startswith("OpenSSL") else name
+    return text or _version_in_data(image)
 
 
 def _version_in_data(image: Image) -> str:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency.abi import Reason
-from ssllatency.stacks.base import Codes, Stack
+from ssllatency.stacks.base import Codes, Library, Mark, Stack
+from ssllatency.stacks.openssl.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
@@ -18,6 +20,21 @@ class OpenSsl(Stack):
     """OpenSSL, from 1.1.1 on."""
 
     name = "openssl"
+    operations = OPERATIONS
+    libraries = (
+        Library("libssl", ("SSL_do_handshake", "SSL_read"), called=True),
+        Library("libcrypto", ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"), same_suffix=True),
+        Library("libcrypto_mb", tuple(operation.name for operation in OPERATIONS if operation.library == "libcrypto_mb")),
+        Library(
+            "qatengine",
+            ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
+            sonames=("qatengine.so", "libqatengine.so", "libqat.so"),
+            always="bind_engine",
+        ),
+    )
+    marks = {"OpenSSL": Mark(b"ssl/ssl_lib.c\0")}  # noqa: RUF012
+    texts = (b"ssl/ssl_lib.c", b"crypto/evp/")  # the latter of a libcrypto whose function names a debug file could provide
+    states_version = True
     codes = Codes(  # what SSL_want returns, and what OpenResty's patch adds
         reading=3,
         writing=2,
@@ -33,9 +50,19 @@ class OpenSsl(Stack):
     inlines_handshake = False
     has_state_machine = True
 
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        """By libssl's source: its version is stated elsewhere."""
+        return ("OpenSSL", "") if "OpenSSL" in versions else None
+
     def recognises(self, image: Image) -> bool:  # noqa: ARG002
         """Any image with these functions: what is not OpenSSL comes later in the list."""
         return True
+
+    def version(self, image: Image) -> str:
+        """As OpenSSL_version returns it."""
+        from ssllatency.stacks.openssl.accessors import stated_version
+
+        return stated_version(image)
 
     def connection(self, image: Image) -> dict[str, int]:
         """As its accessors show it."""

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.engines.budget.test_windows import BUDGET, STEP_S, Server
 
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Spent
+from ssllatency.stacks.operation import Tier
 
 HITS = 8192  # of which a notice tells
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pytest
 from tests.unit.engines.budget.test_windows import BUDGET, Server, holds, run
 
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.model.sampling import Basis, Work
+from ssllatency.stacks.operation import Tier
 
 CALL_S = 10e-6
 DEARER = 2.3

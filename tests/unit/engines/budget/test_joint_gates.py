@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.gates import HandshakeGates, JointGates, resume
+from ssllatency.stacks.operation import Tier
 
 ALL = (Tier.DATA, Tier.BELOW)
 

@@ -11,13 +11,13 @@ from statistics import mean, stdev
 
 import pytest
 
-from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Payment, Spent
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import Function, Interval, Stratum
 from ssllatency.model.snapshot import Outcome
 from ssllatency.model.windows.estimates import estimates
+from ssllatency.stacks.operation import Tier
 
 NAMES = {Tier.DATA: "SSL_read", Tier.BELOW: "rsa_ossl_private_encrypt", Tier.HANDSHAKE: "SSL_do_handshake"}
 POLL_S, LEAST_POLL_S, STEP_S = 0.2, 0.01, 0.001  # as tracing/live.py polls

@@ -16,7 +16,7 @@ from tests.unit.probes.corpus import text
 
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes.contents import file_facts
-from ssllatency.stacks.openssl.accessors import library_version
+from ssllatency.stacks.implementations import library_version
 
 FOLDER = Path(__file__).resolve().parent
 PLANS = FOLDER / "plans"

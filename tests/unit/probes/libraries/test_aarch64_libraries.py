@@ -25,13 +25,14 @@ from ssllatency.code.decode import instructions
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import BASELINE, Cost, Flow, Instruction
 from ssllatency.elf.image import Image
-from ssllatency.probes.catalogue import BY_NAME, FATAL
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Role
 from ssllatency.probes.planner import plan_image
 from ssllatency.probes.sites.entry import entry_site
 from ssllatency.probes.sites.exits import Chooser
 from ssllatency.probes.sites.verify import problem
+from ssllatency.stacks.openssl.operations import FATAL
 
 SERIES = ("1.1", "3.0", "3.5")
 SSL, CRYPTO = ([f"{library}-{series}-arm64" for series in SERIES] for library in ("libssl", "libcrypto"))

@@ -29,10 +29,10 @@ from ssllatency.code.flow import Code, Unplannable, build
 from ssllatency.code.machine import BASELINE, Cost, Emulation
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function, Image
-from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.plan import Leaving, Probe, Role
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.stacks.openssl.tails import Tails
+from ssllatency.stacks.operation import Operation
 
 SEED = 3805
 ALL = os.environ.get("SSLLATENCY_SWEEP") == "all"

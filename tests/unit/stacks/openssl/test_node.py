@@ -10,7 +10,8 @@ import pytest
 from tests import foreign
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.implementations import library_version
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
 from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.stacks.openssl.providers import algorithms
 

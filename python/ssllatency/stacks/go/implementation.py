@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a Go program with crypto/tls is recognised: by its build information, and the names in its table of functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ssllatency.stacks.base import Implementation, Mark
+
+_VERSION_AT = 32  # since Go 1.18 the version follows the header of the build information, its length before it
+_VERSION_INLINE = 2
+_LONGEST = 128
+_GO, _TLS = "Go", "Go crypto/tls"
+
+
+def _version(piece: bytes, at: int) -> str | None:
+    header = piece[at : at + _VERSION_AT + 1]
+    if len(header) <= _VERSION_AT or not header[15] & _VERSION_INLINE:
+        return ""
+    length = header[_VERSION_AT]
+    text = piece[at + _VERSION_AT + 1 :][: min(length, _LONGEST)]
+    version = re.match(rb"go[\d.]+[a-z0-9]*", text)
+    return version[0].decode() if version else ""
+
+
+class Go(Implementation):
+    """Go's own TLS."""
+
+    marks = {_GO: Mark(b"\xff Go buildinf:", _version), _TLS: Mark(b"crypto/tls.(*Conn).")}  # noqa: RUF012
+    texts = (marks[_TLS].text,)
+
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        """With the version of Go."""
+        return (_TLS, versions[_GO]) if {_GO, _TLS} <= versions.keys() else None

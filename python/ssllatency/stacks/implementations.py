@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which TLS implementations are linked into an image, with or without symbols for their functions, and the version of the one
+that can be traced. They are recognised by their marks in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ssllatency.stacks.registry import STACKS, UNTRACED, stack_of
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+_LONGEST = 128
+_MARKS = {name: mark for implementation in (*STACKS, *UNTRACED) for name, mark in implementation.marks.items()}
+
+
+@dataclass(frozen=True)
+class Inside:
+    """`implementations`: (name, version) of those that aren't traced, the version "" where unknown. `traceable`: the name of
+    the one that is where its functions' names are known, with its version where that is clear."""
+
+    implementations: tuple[tuple[str, str], ...] = ()
+    traceable: str = ""
+
+
+def tls_inside(image: Image) -> Inside:
+    """The implementations that the image's bytes show, read once from end to end. ElfError where the file is cut short."""
+    return _inside(_versions(image))
+
+
+def _versions(image: Image) -> dict[str, str]:
+    """The marks that the image has, each with its version."""
+    versions: dict[str, str] = {}
+    for _, piece in image.pieces(_LONGEST):
+        for name, mark in _MARKS.items():
+            at = piece.find(mark.text) if not versions.get(name) else -1
+            while at >= 0 and (seen := mark.version(piece, at)) is None:
+                at = piece.find(mark.text, at + 1)
+            if at >= 0:
+                versions[name] = seen or ""
+    return versions
+
+
+def _inside(versions: dict[str, str]) -> Inside:
+    others = tuple(seen for implementation in UNTRACED if (seen := implementation.identify(versions)))
+    traceable = next((seen for stack in STACKS if (seen := stack.identify(versions))), ("", ""))
+    return Inside(others, " ".join(traceable).rstrip())
+
+
+def library_version(image: Image) -> str:
+    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown. BoringSSL has no versions,
+    and where nothing asks for AWS-LC's it isn't linked: then the file's marks tell which it is."""
+    return stack_of(image).version(image) or _named_by_marks(_versions(image))
+
+
+def _named_by_marks(versions: dict[str, str]) -> str:
+    stack = next((stack for stack in STACKS if stack.identify(versions)), None)
+    return "" if stack is None or stack.states_version else _inside(versions).traceable

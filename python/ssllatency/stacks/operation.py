@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stack says of a function that can be timed: how it is found, and what its return value means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ssllatency import abi
+from ssllatency.abi import Convention
+
+
+class Tier(IntEnum):
+    """Functions that are watched in windows together where tracing would cost too much, the first of them first."""
+
+    DATA = abi.Tier.DATA  # reads and writes: many, and each of little interest
+    BELOW = abi.Tier.BELOW  # what handshakes consist of
+    HANDSHAKE = abi.Tier.HANDSHAKE  # handshakes themselves, and what the programs need to know of an SSL
+
+
+@dataclass(frozen=True)
+class MethodSlot:
+    """A slot of a method table: `table` is "RSA_METHOD" or "EC_KEY_METHOD", `offset` the byte offset in it."""
+
+    table: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class ProviderSlot:
+    """A function of the default provider: `operation` as in core_dispatch.h ("SIGNATURE", "KEYEXCH", "KEM",
+    "ASYM_CIPHER", "KEYMGMT"), `algorithm` one of the names in the OSSL_ALGORITHM's list, `function_id` in its OSSL_DISPATCH."""
+
+    operation: str
+    algorithm: str
+    function_id: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row of the catalogue.
+
+    `symbols` are looked for in order, then `method`, then `providers`. `ssl_argument`: the first argument is the SSL *,
+    which must still be in its register at the entry site. `skip_null` is the index of an argument whose being NULL makes
+    the call a size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a
+    return probe. `length_argument` is the index of the size_t * through which it says how much it has read or written:
+    worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
+    timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL, and an error that is raised says
+    why a call fails). `callers_of`: the operation is every function of the library's that calls this one of another file.
+    `tier`: with which others it is watched in windows.
+    """
+
+    name: str
+    library: str
+    convention: Convention
+    symbols: tuple[str, ...] = ()
+    method: MethodSlot | None = None
+    providers: tuple[ProviderSlot, ...] = ()
+    ssl_argument: bool = False
+    skip_null: int | None = None
+    async_job: bool = True
+    only_entry: bool = False
+    length_argument: int | None = None
+    callers_of: str = ""
+    tier: Tier = Tier.BELOW
