@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is read of a connection's SSL, by the layout of its library. */
+#ifndef STACKS_CONNECTION_BPF_H
+#define STACKS_CONNECTION_BPF_H
+
+#include "ssllatency.h"
+#include <bpf/bpf_helpers.h>
+
+struct verdict {
+	__u32 outcome;
+	__u32 reason;
+};
+
+static __always_inline struct verdict verdict_of(__u32 outcome, __u32 reason)
+{
+	struct verdict verdict = {outcome, reason};
+
+	return verdict;
+}
+
+/* An int at `offset` of the object at `base`; false where the offset isn't known or the page isn't there. */
+static __always_inline bool read_int(__u64 base, __s32 offset, __u32 *value)
+{
+	return offset >= 0 && bpf_probe_read_user(value, sizeof(*value), (void *)(base + offset)) == 0;
+}
+
+/* What the SSL waits for, in the codes of its library. */
+static __always_inline bool read_rwstate(__u64 ssl, const struct ssll_library *library, __u32 *rwstate)
+{
+	__u64 holder = ssl;
+
+	if (library->boringssl >= 0 &&
+	        (bpf_probe_read_user(&holder, sizeof(holder), (void *)(ssl + library->boringssl)) || !holder))
+		return false;
+	return read_int(holder, library->rwstate, rwstate);
+}
+
+/* Whether the SSL is a server's; false where that can't be read. */
+static __always_inline bool read_server(__u64 ssl, const struct ssll_library *library, bool *server)
+{
+	__u32 word = 0;
+
+	if (!read_int(ssl, library->server, &word))
+		return false;
+	*server = library->server_bits ? word & library->server_bits : word;
+	return true;
+}
+
+/* What a BIO waits for: its flags, and the reason that lies behind them. */
+struct bio_wait {
+	__u32 flags, reason;
+};
+
+/* That of the BIO that the SSL at `ssl` holds at `offset`. */
+static __always_inline bool read_bio_wait(__u64 ssl, __s32 offset, const struct ssll_library *library, struct bio_wait *wait)
+{
+	__u64 bio = 0;
+
+	if (offset < 0 || bpf_probe_read_user(&bio, sizeof(bio), (void *)(ssl + offset)) || !bio)
+		return false;
+	return library->bio_flags >= 0 && bpf_probe_read_user(wait, sizeof(*wait), (void *)(bio + library->bio_flags)) == 0;
+}
+
+#endif

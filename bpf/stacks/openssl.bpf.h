@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* OpenSSL: what its connections hold, and how SSL_get_error tells the outcome of a call by it. */
+#ifndef STACKS_OPENSSL_BPF_H
+#define STACKS_OPENSSL_BPF_H
+
+#include "stacks/connection.bpf.h"
+
+/* openssl/ssl.h, openssl/bio.h and ssl/statem.h, the same from 1.1.1 to 3.5. */
+enum {
+	OPENSSL_NOTHING = 1,
+	OPENSSL_WRITING = 2, /* SSL_NOTHING … SSL_RETRY_VERIFY: what SSL_want returns */
+	OPENSSL_READING = 3,
+	OPENSSL_X509_LOOKUP = 4,
+	OPENSSL_ASYNC_PAUSED = 5,
+	OPENSSL_ASYNC_NO_JOBS = 6,
+	OPENSSL_CLIENT_HELLO_CB = 7,
+	OPENSSL_RETRY_VERIFY = 8,
+	OPENRESTY_SESS_LOOKUP = 99,
+	OPENSSL_RECEIVED_SHUTDOWN = 2,
+	OPENSSL_BIO_READ = 1,
+	OPENSSL_BIO_WRITE = 2,
+	OPENSSL_BIO_SPECIAL = 4, /* it waits for something else, by its retry_reason */
+	OPENSSL_BIO_CONNECT = 2,
+	OPENSSL_BIO_ACCEPT = 3,
+	OPENSSL_FLOW_ERROR = 1,
+	OPENSSL_STATE_OK = 1, /* TLS_ST_OK: SSL_get_state where the handshake is over */
+	OPENSSL_QUIC_OBJECT = 0x80,
+};
+
+/* Since OpenSSL 3.2 an SSL * may be a QUIC object, whose state lies elsewhere. */
+static __always_inline bool is_connection(__u64 ssl, const struct ssll_library *library)
+{
+	__u32 type = 0;
+
+	return library->typed != 1 || (read_int(ssl, 0, &type) && !(type & OPENSSL_QUIC_OBJECT));
+}
+
+/* A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone. */
+static __always_inline struct verdict judge_transport(__u64 ssl, bool reading, const struct ssll_library *library)
+{
+	__s32 offset = reading ? library->rbio : library->wbio;
+	struct bio_wait wait = {};
+	__u32 state = 0;
+
+	if (!read_bio_wait(ssl, offset, library, &wait))
+		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	if (wait.flags & OPENSSL_BIO_READ)
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_READ);
+	if (wait.flags & OPENSSL_BIO_WRITE)
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_WRITE);
+	if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_CONNECT)
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_CONNECT);
+	if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_ACCEPT)
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ACCEPT);
+	if (library->boringssl >= 0)
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+	if (!read_int(ssl, library->state, &state))
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	return verdict_of(SSLL_FAILURE, state == OPENSSL_FLOW_ERROR ? SSLL_REASON_SSL : SSLL_REASON_SYSCALL);
+}
+
+/* Nothing is waited for: the peer has closed in good order, or an error lies in OpenSSL's queue. */
+static __always_inline struct verdict judge_end(__u64 ssl, __s32 returned, const struct ssll_library *library)
+{
+	__u32 shutdown = 0, state = 0;
+
+	if (!read_int(ssl, library->shutdown, &shutdown) || !read_int(ssl, library->state, &state))
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	if (state != OPENSSL_FLOW_ERROR && returned == 0 && (shutdown & OPENSSL_RECEIVED_SHUTDOWN))
+		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
+	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+}
+
+#endif
