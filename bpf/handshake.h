@@ -562,7 +562,7 @@ struct ssll_handshake_config {
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 452, "layout");
+_Static_assert(sizeof(struct ssll_layout) == 456, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
 _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");

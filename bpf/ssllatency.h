@@ -235,6 +235,12 @@ struct ssll_process {
 	char comm[SSLL_COMM];
 };
 
+/* The TLS stacks. */
+enum ssll_stack {
+	SSLL_STACK_OPENSSL,
+	SSLL_STACK_BORINGSSL,
+};
+
 /* Byte offsets in SSL and BIO of one library; -1 where its accessors don't show one. */
 struct ssll_library {
 	__s32 rwstate;
@@ -246,8 +252,8 @@ struct ssll_library {
 	__s32 bio_flags;
 	__s32 typed;       /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
 	__s32 remember;    /* 1: SSL_free is probed, so an SSL's side can be remembered as long as it lives */
-	__s32 boringssl;   /* where the pointer to what holds rwstate lies, which is one of BoringSSL's codes; -1: OpenSSL's, in
-	                      SSL */
+	__s32 stack;       /* enum ssll_stack: in whose codes rwstate is, and what else differs */
+	__s32 holder;      /* where the pointer to what holds rwstate lies; -1: it lies in SSL itself */
 	__s32 server_bits; /* those of the word at `server` that count; 0: all */
 	__s32 companion;   /* 1: its calls count only in processes that have called a library that isn't one */
 	__s32 attached;    /* 1: at all its sites; until then calls end there that couldn't be seen to begin */
@@ -314,7 +320,7 @@ _Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
 _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
-_Static_assert(sizeof(struct ssll_library) == 52, "library");
+_Static_assert(sizeof(struct ssll_library) == 56, "library");
 _Static_assert(sizeof(struct ssll_counters) == 56, "counters");
 _Static_assert(sizeof(struct ssll_config) == 48, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");

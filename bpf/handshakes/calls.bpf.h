@@ -177,10 +177,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 value)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
-	__u32 rwstate = 0;
 
-	return (__s32)value < 1 && layout && layout->library.boringssl < 0 && read_rwstate(ssl, &layout->library, &rwstate) &&
-	       rwstate == OPENSSL_ASYNC_PAUSED;
+	return (__s32)value < 1 && layout && is_job_paused(ssl, &layout->library);
 }
 
 static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)

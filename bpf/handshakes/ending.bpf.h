@@ -149,7 +149,7 @@ static __always_inline void finish_handshake(
 	if (handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL] >=
 	        *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
-	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && layout->library.boringssl >= 0)
+	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && keeps_failing(&layout->library))
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else
 		close_handshake(ssl, tgid);

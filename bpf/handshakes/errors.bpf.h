@@ -24,9 +24,8 @@ enum {
 static __always_inline bool is_libssl_error(const struct ssll_handshake *handshake, __u32 library, __u32 reason)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
-	bool boringssl = layout && layout->library.boringssl >= 0;
 
-	return library == (boringssl ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
+	return library == (layout ? own_error_library(&layout->library) : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
 	       reason < FIRST_SHARED;
 }
 

@@ -16,6 +16,15 @@ enum {
 	BORINGSSL_HANDSHAKE_HINTS_READY = 20,
 };
 
+static __always_inline struct verdict judge_boringssl_transport(__u64 ssl, bool reading, const struct ssll_library *library)
+{
+	__u32 reason = read_bio_reason(ssl, reading, library);
+
+	if (reason == SSLL_REASON_NONE)
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+	return verdict_of(SSLL_RETRY, reason);
+}
+
 /* Each call begins with the code at 0, where it stays when an error lies in the queue. */
 static __always_inline struct verdict judge_boringssl(__u64 ssl, __u32 code, const struct ssll_library *library)
 {
@@ -24,7 +33,7 @@ static __always_inline struct verdict judge_boringssl(__u64 ssl, __u32 code, con
 	if (code == BORINGSSL_SYSCALL)
 		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
 	if (code == BORINGSSL_WANT_READ || code == BORINGSSL_WANT_WRITE)
-		return judge_transport(ssl, code == BORINGSSL_WANT_READ, library);
+		return judge_boringssl_transport(ssl, code == BORINGSSL_WANT_READ, library);
 	if (code == BORINGSSL_WANT_X509_LOOKUP)
 		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
 	if (code >= BORINGSSL_PENDING_SESSION && code <= BORINGSSL_HANDSHAKE_HINTS_READY)

@@ -29,8 +29,7 @@ static __always_inline bool read_rwstate(__u64 ssl, const struct ssll_library *l
 {
 	__u64 holder = ssl;
 
-	if (library->boringssl >= 0 &&
-	        (bpf_probe_read_user(&holder, sizeof(holder), (void *)(ssl + library->boringssl)) || !holder))
+	if (library->holder >= 0 && (bpf_probe_read_user(&holder, sizeof(holder), (void *)(ssl + library->holder)) || !holder))
 		return false;
 	return read_int(holder, library->rwstate, rwstate);
 }

@@ -1,41 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is asked of a connection's stack: the only place that tells one from another. */
+/* What is asked of a connection's stack: the only place that tells one from another, by the number in its library's layout. */
 #ifndef STACKS_STACKS_BPF_H
 #define STACKS_STACKS_BPF_H
 
+#include "handshake.h"
 #include "stacks/boringssl.bpf.h"
 #include "stacks/openssl.bpf.h"
 
 /* How a call ended that didn't succeed. */
 static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
 {
-	__u32 rwstate = 0, state = 0;
+	__u32 rwstate = 0;
 
 	if (!ssl || !is_connection(ssl, library) || !read_rwstate(ssl, library, &rwstate))
 		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
-	if (library->boringssl >= 0)
+	switch (library->stack) {
+	case SSLL_STACK_BORINGSSL:
 		return judge_boringssl(ssl, rwstate, library);
-	/* An error in the queue goes before what the SSL waits for: a BIO may leave its flags as they were. */
-	if (read_int(ssl, library->state, &state) && state == OPENSSL_FLOW_ERROR)
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
-	switch (rwstate) {
-	case OPENSSL_READING:
-	case OPENSSL_WRITING:
-		return judge_transport(ssl, rwstate == OPENSSL_READING, library);
-	case OPENSSL_X509_LOOKUP:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
-	case OPENSSL_ASYNC_PAUSED:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ASYNC);
-	case OPENSSL_ASYNC_NO_JOBS:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ASYNC_JOB);
-	case OPENSSL_CLIENT_HELLO_CB:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_CLIENT_HELLO_CB);
-	case OPENSSL_RETRY_VERIFY:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_RETRY_VERIFY);
-	case OPENRESTY_SESS_LOOKUP:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_SESSION_LOOKUP);
+	default:
+		return judge_openssl(ssl, returned, rwstate, library);
 	}
-	return judge_end(ssl, returned, library);
+}
+
+/* Whether the call has come back because the job that it runs in is paused. */
+static __always_inline bool is_job_paused(__u64 ssl, const struct ssll_library *library)
+{
+	__u32 rwstate = 0;
+
+	return library->stack == SSLL_STACK_OPENSSL && read_int(ssl, library->rwstate, &rwstate) &&
+	       rwstate == OPENSSL_ASYNC_PAUSED;
+}
+
+/* Whether each further call fails where a handshake has failed, so that it begins no other. */
+static __always_inline bool keeps_failing(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_BORINGSSL;
+}
+
+/* The number of the library in libssl's own error codes. */
+static __always_inline __u32 own_error_library(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_BORINGSSL ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL;
 }
 
 #endif

@@ -340,6 +340,11 @@ class SideTable(IntEnum):
     SIDE_SERVER = 62
 
 
+class Stack(IntEnum):
+    OPENSSL = 0
+    BORINGSSL = 1
+
+
 class State(IntEnum):
     UNKNOWN = 65535
 
@@ -794,14 +799,15 @@ class Library(ctypes.Structure):
         ("bio_flags", ctypes.c_int32),
         ("typed", ctypes.c_int32),
         ("remember", ctypes.c_int32),
-        ("boringssl", ctypes.c_int32),
+        ("stack", ctypes.c_int32),
+        ("holder", ctypes.c_int32),
         ("server_bits", ctypes.c_int32),
         ("companion", ctypes.c_int32),
         ("attached", ctypes.c_int32),
     )
 
 
-assert ctypes.sizeof(Library) == 52
+assert ctypes.sizeof(Library) == 56
 
 
 class Path(ctypes.Structure):
@@ -822,7 +828,7 @@ class Layout(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Layout) == 452
+assert ctypes.sizeof(Layout) == 456
 
 
 class MixKey(ctypes.Structure):
@@ -1018,7 +1024,7 @@ MAPS = {
     "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 52, 256, 0),
+    "libraries": MapShape(2, 4, 56, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
 from ssllatency.stacks.operation import Operation
 
@@ -83,6 +84,8 @@ class Stack(Implementation):
 
     name: str
     """As plans have it, "openssl"."""
+    number: abi.Stack
+    """As the kernel side has it."""
     libraries: tuple[Library, ...]
     """Its files, but for those that have the functions of the stack that it descends from."""
     operations: tuple[Operation, ...]

@@ -48,6 +48,7 @@ from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.stacks.operation import Tier
+from ssllatency.stacks.registry import stack_named
 from ssllatency.stopping import end_if_asked
 
 _SHORT_CALL_S = 0.001  # in which most calls end
@@ -151,6 +152,7 @@ class Attachment:
         for index, image in enumerate(images, first):
             record = library_record(
                 image.plan.offsets,
+                stack_named(image.plan.stack),
                 remember=remembers_sides(image.plan),
                 companion=self._companions and image.companion,
                 attached=attached,

@@ -12,6 +12,7 @@ from ssllatency.code.machine import Cost
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
+from ssllatency.stacks.base import Stack
 from ssllatency.stacks.operation import Operation, Tier
 
 # The registers by the numbers that the machine's instructions have for them.
@@ -136,7 +137,7 @@ def remembers_sides(plan: ImagePlan) -> bool:
 
 
 def library_record(
-    offsets: SslOffsets, *, remember: bool = False, companion: bool = False, attached: bool = True
+    offsets: SslOffsets, stack: Stack, *, remember: bool = False, companion: bool = False, attached: bool = True
 ) -> abi.Library:
     """The offsets as the kernel side reads them; -1 stands for one that isn't known. `companion` as TracedImage has it;
     `attached`: all of its sites are."""
@@ -155,7 +156,8 @@ def library_record(
         # Since OpenSSL 3.2 an SSL * begins with its type; before, with its version.
         typed=int(bool(offsets.version)),
         remember=int(remember),
-        boringssl=offset(offsets.boringssl),
+        stack=stack.number,
+        holder=offset(offsets.boringssl),
         server_bits=offsets.server_bits or 0,
         companion=int(companion),
         attached=int(attached),

@@ -157,10 +157,10 @@ def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
     ]
 
 
-def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
+def layout_record(image: ImagePlan, plan: HandshakePlan) -> abi.Layout:
     """Where an SSL of this library keeps its state and its labels."""
-    layout = abi.Layout(library=library_record(offsets))
-    paths = {**plan.labels, **_socket_paths(offsets)}
+    layout = abi.Layout(library=library_record(image.offsets, stack_named(image.stack)))
+    paths = {**plan.labels, **_socket_paths(image.offsets)}
     for place in abi.PlaceOf:
         path = paths.get(place.name.lower()) if place < abi.PlaceOf.PLACES else None
         if path:

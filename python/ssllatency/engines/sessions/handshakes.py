@@ -182,7 +182,7 @@ class HandshakeSession:
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
-            self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
+            self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan, plan))
             self._known_places[index] = _places(plan, image.plan.offsets)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:

@@ -192,7 +192,7 @@ class SnoopSession:
             return
         layouts = self.attachment.object.map("layouts", 4, ctypes.sizeof(abi.Layout))
         for index, image in enumerate(images, first):
-            layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, self._whom.plan_of(image)))
+            layouts.update(ctypes.c_uint32(index), layout_record(image.plan, self._whom.plan_of(image)))
 
     def _set_filter(self, section: ctypes.Structure) -> None:
         section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
 from ssllatency.stacks.base import Codes, Mark, Stack
 
@@ -28,6 +29,7 @@ class BoringSsl(Stack):
     """BoringSSL and AWS-LC."""
 
     name = "boringssl"
+    number = abi.Stack.BORINGSSL
     operations = ()
     libraries = ()
     marks = {"AWS-LC": Mark(b"AWS-LC ", _aws_lc_version), "BoringSSL": Mark(b"ssl/ssl_lib.cc\0")}  # noqa: RUF012

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ssllatency import abi
 from ssllatency.abi import Reason
 from ssllatency.stacks.base import Codes, Library, Mark, Stack
 from ssllatency.stacks.openssl.operations import OPERATIONS
@@ -20,6 +21,7 @@ class OpenSsl(Stack):
     """OpenSSL, from 1.1.1 on."""
 
     name = "openssl"
+    number = abi.Stack.OPENSSL
     operations = OPERATIONS
     libraries = (
         Library("libssl", ("SSL_do_handshake", "SSL_read"), called=True),

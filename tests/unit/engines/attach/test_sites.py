@@ -11,6 +11,8 @@ from ssllatency.engines.attach.sites import cookie, library_record, operations_o
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.plan import CONSTANTS, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.stacks.boringssl.stack import BoringSsl
+from ssllatency.stacks.openssl.stack import OpenSsl
 
 
 def probe(role: Role, offset: int = 0x1000, **more: object) -> Probe:
@@ -102,16 +104,17 @@ def test_a_side_is_remembered_only_where_its_beginning_and_end_are_seen(names: t
 
 
 def test_unknown_offsets_are_minus_one() -> None:
-    record = library_record(SslOffsets(rwstate=0x28, version=0))
+    record = library_record(SslOffsets(rwstate=0x28, version=0), OpenSsl())
     assert (record.rwstate, record.typed) == (0x28, 0)
     assert {record.server, record.rbio, record.wbio, record.shutdown, record.state, record.bio_flags} == {-1}
-    assert (record.boringssl, record.server_bits) == (-1, 0)
-    assert library_record(SslOffsets(version=72)).typed == 1
+    assert (record.stack, record.holder, record.server_bits) == (abi.Stack.OPENSSL, -1, 0)
+    assert library_record(SslOffsets(version=72), OpenSsl()).typed == 1
 
 
 def test_boringssl_s_places() -> None:
-    record = library_record(SslOffsets(rwstate=196, server=164, boringssl=48, server_bits=4))
-    assert (record.boringssl, record.rwstate, record.server, record.server_bits, record.typed) == (48, 196, 164, 4, 0)
+    record = library_record(SslOffsets(rwstate=196, server=164, boringssl=48, server_bits=4), BoringSsl())
+    assert record.stack == abi.Stack.BORINGSSL
+    assert (record.holder, record.rwstate, record.server, record.server_bits, record.typed) == (48, 196, 164, 4, 0)
 
 
 def test_the_catalogue_fits_a_cookie_and_names_nothing_twice() -> None:
