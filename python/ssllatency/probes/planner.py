@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
@@ -15,12 +14,8 @@ from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.base import Stack
+from ssllatency.stacks.base import Stack, Tables
 from ssllatency.stacks.implementations import library_version
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method
-from ssllatency.stacks.openssl.providers import Algorithm, algorithms
-from ssllatency.stacks.openssl.tails import Tails
 from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.registry import LIBRARIES, stack_of
 
@@ -47,14 +42,13 @@ def kind_of(image: Image) -> str:
 class _Finder:
     """Finds the functions of operations in one image, or says why there is none."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, tables: Tables) -> None:
         self._image = image
+        self._tables = tables
 
     def find(self, operation: Operation) -> Function | None:
-        """By the file's own symbols, else by its slot in a method table, else by its slots in the provider's tables; only then
-        by what a debug file says, which the file's own tables overrule."""
-        own = self._first(self._image.own_function, operation)
-        function = own or self._by_method(operation) or self._by_provider(operation)
+        """By the file's own symbols, else by its own tables, which overrule what a debug file says: that comes last."""
+        function = self._first(self._image.own_function, operation) or self._tables.find(operation)
         return function or self._first(self._image.hinted_function, operation)
 
     def find_all(self, operation: Operation) -> list[Function]:
@@ -82,46 +76,7 @@ class _Finder:
         """Why it wasn't found. A function that libraries export or offer by name, and that this one doesn't, isn't in it."""
         if any(self._image.unconfirmed(name) for name in operation.symbols):
             return NOT_CONFIRMED
-        if operation.library == "qatengine" or operation.method:
-            return NOT_NAMED
-        if operation.providers and any(self._offered(operation)):
-            return NOT_NAMED
-        return NOT_IN_LIBRARY
-
-    def _by_method(self, operation: Operation) -> Function | None:
-        if operation.method is None:
-            return None
-        table = self._rsa_method if operation.method.table == "RSA_METHOD" else self._ec_key_method
-        address = table.get(operation.method.offset)
-        return Function(operation.name, address, 0, operation.method.table) if address else None
-
-    def _by_provider(self, operation: Operation) -> Function | None:
-        for algorithm, function_id in self._offered(operation):
-            address = algorithm.functions.get(function_id)
-            if address:
-                return Function(operation.name, address, 0, "provider table")
-        return None
-
-    def _offered(self, operation: Operation) -> Iterator[tuple[Algorithm, int]]:
-        for slot in operation.providers:
-            for algorithm in self._algorithms:
-                if algorithm.operation == slot.operation and slot.algorithm in algorithm.names:
-                    yield algorithm, slot.function_id
-
-    @cached_property
-    def _rsa_method(self) -> dict[int, int]:
-        return rsa_method(self._image)
-
-    @cached_property
-    def _ec_key_method(self) -> dict[int, int]:
-        return ec_key_method(self._image)
-
-    @cached_property
-    def _algorithms(self) -> tuple[Algorithm, ...]:
-        try:
-            return algorithms(self._image)
-        except ElfError:
-            return ()
+        return NOT_NAMED if self._tables.may_hold(operation) else NOT_IN_LIBRARY
 
 
 def machine_of(name: str) -> Machine:
@@ -153,7 +108,7 @@ def plan_image(
     stack = stack_of(image)
     settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
     evidence = Evidence(image)
-    operations, missing = _plan_operations(image, libraries, settings, evidence)
+    operations, missing = _plan_operations(image, stack, libraries, settings, evidence)
     return ImagePlan(
         path=image.label,
         build_id=image.build_id,
@@ -177,11 +132,11 @@ class _Settings:
 
 
 def _plan_operations(
-    image: Image, libraries: tuple[str, ...], settings: _Settings, evidence: Evidence
+    image: Image, stack: Stack, libraries: tuple[str, ...], settings: _Settings, evidence: Evidence
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
-    code, tails = Code(image, machine), Tails(image)
+    code, tails = Code(image, machine), stack.tails(image)
     planner = Planner(
         image,
         machine,
@@ -192,7 +147,7 @@ def _plan_operations(
         settings.prefer_return_probes,
         settings.branch_exits,
     )
-    finder = _Finder(image)
+    finder = _Finder(image, stack.tables(image))
     operations: list[OperationPlan] = []
     missing: list[MissingOperation] = []
     taken: dict[int, str] = {}
@@ -217,7 +172,7 @@ def _plan_operations(
 
 def _offsets(image: Image, stack: Stack, libraries: tuple[str, ...]) -> SslOffsets:
     offset_by_name = stack.connection(image) if "libssl" in libraries else {}
-    in_bio = {"bio_flags": bio_flags_offset(image), **bio_offsets(image)} if "libcrypto" in libraries else {}
+    in_bio = stack.bio(image) if "libcrypto" in libraries else {}
     names = {field.name for field in fields(SslOffsets)}
     offsets = {name: offset for name, offset in offset_by_name.items() if name in names}
     return SslOffsets(**{**offsets, **in_bio})

@@ -8,9 +8,9 @@ parser and the decoder.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
@@ -19,7 +19,7 @@ from ssllatency.stacks.operation import Operation
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Image
+    from ssllatency.elf.image import Function, Image
     from ssllatency.stacks.names import Names
 
 
@@ -67,6 +67,24 @@ class Mark:
     version: Callable[[bytes, int], str | None] = _present
 
 
+class Tables(Protocol):
+    """What an image's own tables say of functions that no symbol names."""
+
+    def find(self, operation: Operation) -> Function | None:
+        """The function of the operation, None where no table leads to it."""
+
+    def may_hold(self, operation: Operation) -> bool:
+        """Whether the image may contain a function that wasn't found."""
+
+
+class Tails(Protocol):
+    """Where the functions of an image end in calls through tables."""
+
+    def targets(self, function: int, slot: int) -> Sequence[int] | None:
+        """Where the function at the address `function` jumps through the displacement `slot`; None if that isn't known, empty
+        where the library never makes that call."""
+
+
 class Implementation(ABC):
     """One TLS library, traced or not, as files show it."""
 
@@ -101,6 +119,18 @@ class Stack(Implementation):
     @abstractmethod
     def recognises(self, image: Image) -> bool:
         """Whether the image's functions may be this library's. Of several stacks that recognise it, it is the last one's."""
+
+    @abstractmethod
+    def tables(self, image: Image) -> Tables:
+        """The image's tables of functions."""
+
+    @abstractmethod
+    def tails(self, image: Image) -> Tails:
+        """The tail calls through tables of the image's functions."""
+
+    @abstractmethod
+    def bio(self, image: Image) -> Mapping[str, int | None]:
+        """Byte offsets of what a connection reads from and writes to, as connection() has its own."""
 
     @abstractmethod
     def connection(self, image: Image) -> Mapping[str, int]:

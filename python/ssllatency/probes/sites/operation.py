@@ -23,7 +23,7 @@ from ssllatency.probes.sites.exits import Chooser
 from ssllatency.probes.sites.queries import without_size_queries
 from ssllatency.probes.sites.verify import problem
 from ssllatency.probes.sites.ways import Ways, probe
-from ssllatency.stacks.openssl.tails import Tails
+from ssllatency.stacks.base import Tails
 from ssllatency.stacks.operation import Operation
 
 _MOST_BRANCHES = 32  # sites that are left in one direction only; more of them are not worth it

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
-from ssllatency.stacks.base import Codes, Mark, Stack
+from ssllatency.stacks.base import Codes, Mark
+from ssllatency.stacks.openssl.stack import OpenSsl
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -25,8 +26,8 @@ def _aws_lc_version(piece: bytes, at: int) -> str | None:
     return (version[1] or b"").decode() if version else None
 
 
-class BoringSsl(Stack):
-    """BoringSSL and AWS-LC."""
+class BoringSsl(OpenSsl):
+    """BoringSSL and AWS-LC: what isn't told here is as in OpenSSL."""
 
     name = "boringssl"
     number = abi.Stack.BORINGSSL
@@ -58,12 +59,6 @@ class BoringSsl(Stack):
         """By SSL_get_error, which returns what the connection holds."""
         return bool(self.connection(image))
 
-    def version(self, image: Image) -> str:
-        """As OpenSSL_version returns it."""
-        from ssllatency.stacks.openssl.accessors import stated_version
-
-        return stated_version(image)
-
     def connection(self, image: Image) -> dict[str, int]:
         """As SSL_get_error shows it."""
         from ssllatency.stacks.boringssl.connection import boringssl_offsets
@@ -73,9 +68,8 @@ class BoringSsl(Stack):
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """As OpenSSL's accessors show them; few programs have these, and then only whether a handshake is under way."""
         from ssllatency.stacks.boringssl.connection import boringssl_paths
-        from ssllatency.stacks.openssl.labels import label_paths
 
-        return label_paths(image) or boringssl_paths(image)
+        return super().labels(image) or boringssl_paths(image)
 
     def names(self, image: Image) -> Names:  # noqa: ARG002
         """Those of its headers: its own tables are packed, and few programs have them."""

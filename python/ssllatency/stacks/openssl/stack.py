@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Image
     from ssllatency.stacks.names import Names
+    from ssllatency.stacks.openssl.tables import OpenSslTables
+    from ssllatency.stacks.openssl.tails import Tails
 
 
 class OpenSsl(Stack):
@@ -23,7 +25,7 @@ class OpenSsl(Stack):
     name = "openssl"
     number = abi.Stack.OPENSSL
     operations = OPERATIONS
-    libraries = (
+    libraries: tuple[Library, ...] = (
         Library("libssl", ("SSL_do_handshake", "SSL_read"), called=True),
         Library("libcrypto", ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"), same_suffix=True),
         Library("libcrypto_mb", tuple(operation.name for operation in OPERATIONS if operation.library == "libcrypto_mb")),
@@ -35,7 +37,10 @@ class OpenSsl(Stack):
         ),
     )
     marks = {"OpenSSL": Mark(b"ssl/ssl_lib.c\0")}  # noqa: RUF012
-    texts = (b"ssl/ssl_lib.c", b"crypto/evp/")  # the latter of a libcrypto whose function names a debug file could provide
+    texts: tuple[bytes, ...] = (
+        b"ssl/ssl_lib.c",
+        b"crypto/evp/",
+    )  # the latter of a libcrypto whose function names a debug file could provide
     states_version = True
     codes = Codes(  # what SSL_want returns, and what OpenResty's patch adds
         reading=3,
@@ -65,6 +70,24 @@ class OpenSsl(Stack):
         from ssllatency.stacks.openssl.accessors import stated_version
 
         return stated_version(image)
+
+    def tables(self, image: Image) -> OpenSslTables:
+        """Those of methods and of the default provider."""
+        from ssllatency.stacks.openssl.tables import OpenSslTables
+
+        return OpenSslTables(image)
+
+    def tails(self, image: Image) -> Tails:
+        """Those through tables of methods."""
+        from ssllatency.stacks.openssl.tails import Tails
+
+        return Tails(image)
+
+    def bio(self, image: Image) -> dict[str, int | None]:
+        """As libcrypto's accessors show it."""
+        from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
+
+        return {"bio_flags": bio_flags_offset(image), **bio_offsets(image)}
 
     def connection(self, image: Image) -> dict[str, int]:
         """As its accessors show it."""

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds static functions by OpenSSL's method tables, and by those of its default provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from ssllatency.elf.image import ElfError, Function, Image
+from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method
+from ssllatency.stacks.openssl.providers import Algorithm, algorithms
+from ssllatency.stacks.operation import Operation
+
+
+class OpenSslTables:
+    """The tables of one image."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    def find(self, operation: Operation) -> Function | None:
+        """By its slot in a method table, else by its slots in the provider's tables."""
+        return self._by_method(operation) or self._by_provider(operation)
+
+    def may_hold(self, operation: Operation) -> bool:
+        """Whether it is named by no symbol where it is there, or the provider's tables offer it."""
+        return operation.library == "qatengine" or bool(operation.method) or any(self._offered(operation))
+
+    def _by_method(self, operation: Operation) -> Function | None:
+        if operation.method is None:
+            return None
+        table = self._rsa_method if operation.method.table == "RSA_METHOD" else self._ec_key_method
+        address = table.get(operation.method.offset)
+        return Function(operation.name, address, 0, operation.method.table) if address else None
+
+    def _by_provider(self, operation: Operation) -> Function | None:
+        for algorithm, function_id in self._offered(operation):
+            address = algorithm.functions.get(function_id)
+            if address:
+                return Function(operation.name, address, 0, "provider table")
+        return None
+
+    def _offered(self, operation: Operation) -> Iterator[tuple[Algorithm, int]]:
+        for slot in operation.providers:
+            for algorithm in self._algorithms:
+                if algorithm.operation == slot.operation and slot.algorithm in algorithm.names:
+                    yield algorithm, slot.function_id
+
+    @cached_property
+    def _rsa_method(self) -> dict[int, int]:
+        return rsa_method(self._image)
+
+    @cached_property
+    def _ec_key_method(self) -> dict[int, int]:
+        return ec_key_method(self._image)
+
+    @cached_property
+    def _algorithms(self) -> tuple[Algorithm, ...]:
+        try:
+            return algorithms(self._image)
+        except ElfError:
+            return ()
