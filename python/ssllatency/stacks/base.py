@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
 from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.phases import Callee
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -111,6 +112,10 @@ class Stack(Implementation):
     states_version: bool
     """Whether every build says its version, so that the name alone is none."""
     codes: Codes
+    callees: tuple[Callee, ...]
+    """The functions whose calls are phases of a handshake."""
+    transport: tuple[Callee, ...]
+    """Those by which the library reads and writes, in handshakes and else."""
     inlines_handshake: bool
     """Whether SSL_accept and SSL_connect may have SSL_do_handshake built in, so that a probe in it misses their calls."""
     has_state_machine: bool

@@ -22,8 +22,8 @@ from ssllatency.model.snapshot import Missing, Outcome
 from ssllatency.model.statistics.compare import UNTOLD_WITHOUT, compare
 from ssllatency.model.statistics.comparison import FUNCTION, WALL, Change, Comparison, Subject, Verdict
 from ssllatency.model.statistics.resampling import Block, Quantity, Sample, draws
-from ssllatency.probes.handshake.plan import Phase
 from ssllatency.stacks.openssl.callbacks import NAMES
+from ssllatency.stacks.phases import Phase
 
 TRIALS = 80
 F = Subject(FUNCTION, "F", "success")

@@ -13,17 +13,9 @@ from ssllatency.engines.attach.sites import Sites, argument, cookie, library_rec
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
-from ssllatency.probes.handshake.plan import (
-    CACHE,
-    OPENS_TICKET,
-    ErrorKind,
-    ErrorSite,
-    HandshakePlan,
-    Phase,
-    PhaseCall,
-    Transport,
-)
+from ssllatency.probes.handshake.plan import CACHE, OPENS_TICKET, ErrorKind, ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.stacks.phases import Phase, Transport
 from ssllatency.stacks.registry import stack_named
 
 _CALLS = ("SSL_do_handshake", "SSL_read_early_data", "SSL_write_early_data", "SSL_free")

@@ -9,9 +9,10 @@ from typing import Any
 
 from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import codec as handshake_codec
-from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall, Transport
+from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
 from ssllatency.probes.listing import ABSENT, fact, hit_fields, hit_words, reasons, table
 from ssllatency.probes.plan import Probe
+from ssllatency.stacks.phases import Transport
 
 _HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
 _GOES = ("INSTRUCTION", "NOTE", "COST")

@@ -20,7 +20,6 @@ from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.handshake import phase_calls
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
-from ssllatency.probes.handshake.phase_calls import CALLEES, TRANSPORT, Callee
 from ssllatency.probes.handshake.plan import (
     CACHE,
     OPENS_TICKET,
@@ -29,9 +28,7 @@ from ssllatency.probes.handshake.plan import (
     ErrorSite,
     HandshakePlan,
     MissingPart,
-    Phase,
     PhaseCall,
-    Transport,
 )
 from ssllatency.probes.handshake.pointer_calls import calls_in, calls_through
 from ssllatency.probes.handshake.record_calls import record_calls
@@ -46,6 +43,7 @@ from ssllatency.stacks.openssl.callbacks import TICKET_KEY, CallbackPath, callba
 from ssllatency.stacks.openssl.hidden import Hidden
 from ssllatency.stacks.openssl.libssl_code import LibsslCode, static_code
 from ssllatency.stacks.openssl.methods import ssl_methods
+from ssllatency.stacks.phases import Callee, Phase, Transport
 from ssllatency.stacks.registry import stack_of
 
 _OF_TICKETS = ("EVP_EncryptFinal", "EVP_DecryptFinal")
@@ -189,14 +187,14 @@ class _Planner:
     def _code(self) -> LibsslCode:
         if kind_of(self._image) != "static":
             return LibsslCode()
-        functions = (self._image.function(callee.name) for callee in CALLEES)
+        functions = (self._image.function(callee.name) for callee in self._stack.callees)
         return static_code(self._image, self._bodies, [function.address for function in functions if function])
 
     @cached_property
     def _sites(self) -> dict[str, list[int]]:
-        sites_by_name = calls_of(
-            self._image, phase_calls.NAMES | hidden.NAMES | {_TAKES_A_REFERENCE, OPENS_TICKET, *_OF_TICKETS}, self._code.within
-        )
+        names = phase_calls.names_of((*self._stack.callees, *self._stack.transport))
+        names |= hidden.NAMES | {_TAKES_A_REFERENCE, OPENS_TICKET, *_OF_TICKETS}
+        sites_by_name = calls_of(self._image, names, self._code.within)
         return {name: [site for site in sites if self._inside(site)] for name, sites in sites_by_name.items()}
 
     def _inside(self, site: int) -> bool:
@@ -213,7 +211,7 @@ class _Planner:
 
     def _library_calls(self) -> Iterator[_Call]:
         phases = set()
-        for callee in CALLEES:
+        for callee in self._stack.callees:
             for site in phase_calls.calls(callee, self._sites, self._bodies):
                 phases.add(callee.phase)
                 if not self._is_size_query(callee, site):
@@ -232,7 +230,7 @@ class _Planner:
         try:
             calls = record_calls(self._image, self._machine, self._bodies, self._code, self._methods)
         except (Unplannable, ElfError):
-            calls = {callee: phase_calls.calls(callee, self._sites, self._bodies) for callee in TRANSPORT}
+            calls = {callee: phase_calls.calls(callee, self._sites, self._bodies) for callee in self._stack.transport}
         for callee, sites in calls.items():
             if not sites:
                 self.missing.append(MissingPart(callee.phase, f"libssl doesn't call {callee.name}"))

@@ -15,27 +15,11 @@ from enum import StrEnum
 
 from ssllatency.code.values import FieldPath
 from ssllatency.probes.plan import CodeRange, OperationPlan, Probe
+from ssllatency.stacks.phases import Phase, Transport
 
 # The callees of session lookups: what is called whether there is a ticket or not, what that calls only where there is one, and
 # what looks in the cache.
 TICKET, OPENS_TICKET, CACHE = "tls_decrypt_ticket", "EVP_CIPHER_CTX_new", "lookup_sess_in_cache"
-
-
-class Phase(StrEnum):
-    """What the time of a call goes to."""
-
-    PRIVATE_KEY = "private_key"
-    KEY_EXCHANGE = "key_exchange"
-    PEER_VERIFICATION = "peer_verification"
-    SESSION_LOOKUP = "session_lookup"
-    CALLBACKS = "callbacks"
-
-
-class Transport(StrEnum):
-    """What the time of a call goes to that reads or writes the connection, where it sleeps meanwhile."""
-
-    WAIT_PEER = "wait_peer"
-    WAIT_WINDOW = "wait_window"
 
 
 class ErrorKind(StrEnum):

@@ -15,12 +15,11 @@ from ssllatency.code.calls import calls_to
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Flow, Machine
 from ssllatency.elf.image import Image
-from ssllatency.probes.handshake.phase_calls import Callee
-from ssllatency.probes.handshake.plan import Transport
 from ssllatency.probes.handshake.pointer_calls import calls_through
 from ssllatency.stacks.openssl.accessors import field_returned
 from ssllatency.stacks.openssl.libssl_code import LibsslCode
 from ssllatency.stacks.openssl.tails import handshake_slots
+from ssllatency.stacks.phases import Callee, Transport
 
 READ, WRITE = Callee(Transport.WAIT_PEER, "ssl_read_bytes"), Callee(Transport.WAIT_WINDOW, "ssl_write_bytes")
 # Slots of SSL_METHOD by how far they lie behind ssl_accept, the same from 1.1.1 to 3.6: ssl_read, ssl_peek, ssl_write and

@@ -11,6 +11,7 @@ from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
 from ssllatency.stacks.base import Codes, Mark
 from ssllatency.stacks.openssl.stack import OpenSsl
+from ssllatency.stacks.phases import Callee, Phase
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -46,6 +47,7 @@ class BoringSsl(OpenSsl):
         },
         ends={5: (Outcome.FAILURE, Reason.SYSCALL), 6: (Outcome.CLOSED, Reason.ZERO_RETURN)},
     )
+    callees = (*OpenSsl.callees, Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3))
     inlines_handshake = True
     has_state_machine = False
 

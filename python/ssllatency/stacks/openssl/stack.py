@@ -10,6 +10,8 @@ from ssllatency import abi
 from ssllatency.abi import Reason
 from ssllatency.stacks.base import Codes, Library, Mark, Stack
 from ssllatency.stacks.openssl.operations import OPERATIONS
+from ssllatency.stacks.openssl.phases import CALLEES, TRANSPORT
+from ssllatency.stacks.phases import Callee
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
@@ -54,6 +56,8 @@ class OpenSsl(Stack):
             99: Reason.WANT_SESSION_LOOKUP,
         },
     )
+    callees: tuple[Callee, ...] = CALLEES
+    transport = TRANSPORT
     inlines_handshake = False
     has_state_machine = True
 

@@ -11,8 +11,9 @@ from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.engines.sessions.handshake_sites import phase_sites, row_mask
 from ssllatency.model.handshakes import Label
-from ssllatency.probes.handshake.plan import Phase, PhaseCall
+from ssllatency.probes.handshake.plan import PhaseCall
 from ssllatency.probes.plan import Probe, Role
+from ssllatency.stacks.phases import Phase
 
 
 def masked(labels: abi.Labels, mask: abi.Labels) -> abi.Labels:

@@ -20,8 +20,9 @@ from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.handshake.codec import from_values, to_values
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import HandshakePlan, Phase, PhaseCall, Transport
+from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
 from ssllatency.probes.plan import Role
+from ssllatency.stacks.phases import Phase, Transport
 
 X86 = ("libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64", "node")
 LIBSSL = (*X86, "libssl-1.1-arm64", "libssl-3.0-arm64", "libssl-3.5-arm64")
