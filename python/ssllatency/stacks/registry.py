@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ssllatency.stacks.base import Implementation, Stack
@@ -19,6 +20,11 @@ STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl())
 UNTRACED: tuple[Implementation, ...] = (Go(), Rustls())
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 NAMES = tuple(stack.name for stack in STACKS)
+
+
+def called(libraries: Iterable[str]) -> bool:
+    """Whether applications call one of these libraries of a file."""
+    return any(LIBRARIES[name].called for name in libraries)
 
 
 def stack_of(image: Image) -> Stack:

@@ -44,7 +44,7 @@ from ssllatency.stacks.openssl.hidden import Hidden
 from ssllatency.stacks.openssl.libssl_code import LibsslCode, static_code
 from ssllatency.stacks.openssl.methods import ssl_methods
 from ssllatency.stacks.phases import Callee, Phase, Transport
-from ssllatency.stacks.registry import stack_of
+from ssllatency.stacks.registry import called, stack_of
 
 _OF_TICKETS = ("EVP_EncryptFinal", "EVP_DecryptFinal")
 _TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do
@@ -76,7 +76,7 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
             within_data=planner.within_data,
             errors=tuple(planner.errors),
             wake=planner.wake,
-            labels=stack.labels(image) if "libssl" in libraries else {},
+            labels=stack.labels(image) if called(libraries) else {},
             missing=tuple(planner.missing),
         ),
     )

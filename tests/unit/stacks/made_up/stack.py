@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TLS library that there isn't, made_up.c, as a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ssllatency import abi
+from ssllatency.abi import Convention, Reason
+from ssllatency.stacks.base import Codes, Library, Mark, Stack
+from ssllatency.stacks.names import Names
+from ssllatency.stacks.operation import Operation, Tier
+
+if TYPE_CHECKING:
+    from ssllatency.code.values import FieldPath
+    from ssllatency.elf.image import Function, Image
+
+
+def _call(name: str, convention: Convention, tier: Tier) -> Operation:
+    return Operation(name, "libmadeup", convention, (name,), ssl_argument=True, async_job=False, tier=tier)
+
+
+class NoTables:
+    """Every function that there is has a symbol."""
+
+    def find(self, operation: Operation) -> Function | None:  # noqa: ARG002
+        return None
+
+    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
+        return False
+
+    def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
+        return None
+
+
+class MadeUp(Stack):
+    """The library of made_up.c."""
+
+    name = "made-up"
+    number = abi.Stack.OPENSSL  # the kernel side has no other
+    operations = (
+        _call("madeup_handshake", Convention.SSL_HANDSHAKE, Tier.HANDSHAKE),
+        _call("madeup_read", Convention.SSL_IO, Tier.DATA),
+        _call("madeup_flush", Convention.SSL_IO, Tier.DATA),
+    )
+    libraries = (Library("libmadeup", ("madeup_handshake",), called=True),)
+    marks = {"made-up": Mark(b"madeup TLS ")}  # noqa: RUF012
+    texts = (b"madeup TLS ",)
+    states_version = True
+    codes = Codes(reading=1, writing=2, reasons={3: Reason.WANT_ASYNC})
+    callees = ()
+    transport = ()
+    inlines_handshake = False
+    has_state_machine = False
+
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        return ("made-up", "") if "made-up" in versions else None
+
+    def recognises(self, image: Image) -> bool:
+        return image.function("madeup_handshake") is not None
+
+    def version(self, image: Image) -> str:
+        from ssllatency.code.returns import returned_address
+
+        function = image.function("madeup_version")
+        stated = returned_address(image, function.address) if function else None
+        return image.text(stated) if stated else ""
+
+    def tables(self, image: Image) -> NoTables:  # noqa: ARG002
+        return NoTables()
+
+    def tails(self, image: Image) -> NoTables:  # noqa: ARG002
+        return NoTables()
+
+    def bio(self, image: Image) -> dict[str, int | None]:  # noqa: ARG002
+        return {}
+
+    def connection(self, image: Image) -> dict[str, int]:
+        from ssllatency.stacks.openssl.accessors import field_returned
+
+        accessors = {"rwstate": "madeup_waits_for", "server": "madeup_is_server"}
+        fields = {name: field_returned(image, accessor, 1) for name, accessor in accessors.items()}
+        return {name: field[0] for name, field in fields.items() if field}
+
+    def labels(self, image: Image) -> dict[str, FieldPath]:
+        from ssllatency.code.values import FieldPath
+        from ssllatency.stacks.openssl.accessors import field_returned
+
+        version = field_returned(image, "madeup_protocol", 1)
+        return {"version": FieldPath(version, 4)} if version else {}
+
+    def names(self, image: Image) -> Names:  # noqa: ARG002
+        return Names(alerts={40: "no luck"}, major=1)
