@@ -19,6 +19,7 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     short. The decoder is brought in when this is called."""
     from ssllatency.probes.planner import libraries_in
     from ssllatency.stacks.implementations import library_version, tls_inside
+    from ssllatency.stacks.registry import called
 
     if machine and image.machine != machine:
         return NOTHING
@@ -28,7 +29,7 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     if inside is None or not inside.traceable:
         version = library_version(image) if libraries else ""
         return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
-    if "libssl" in libraries:
+    if called(libraries):
         by_debug_file = bool(image.debug_file)
         return FileFacts(libraries, library_version(image), image.build_id, inside.implementations, by_debug_file=by_debug_file)
     version = library_version(image) or inside.traceable

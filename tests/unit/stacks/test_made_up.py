@@ -59,6 +59,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_its_file_is_recognised(said: dict[str, Any]) -> None:
     assert (said["facts"]["libraries"], said["facts"]["version"]) == (["libmadeup"], "madeup TLS 1.2.3")
+    assert said["facts"]["obstacle"] == ""
     plan = said["plan"]
     assert (plan["kind"], plan["version"], plan["stack"]) == ("libmadeup", "madeup TLS 1.2.3", "made-up")
 
