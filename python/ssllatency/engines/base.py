@@ -58,7 +58,8 @@ class TracedImage:
 
     `companion`: set where every process that maps the files is traced, for a file that was not asked for itself, as the
     libcrypto beside a libssl: its calls count only in processes that map the file that was asked for. `root`: the root folder
-    of a process that will map the file, "" where it doesn't matter.
+    of a process that will map the file, "" where it doesn't matter. `own_links`: each process gets links of its own to it, also
+    where other files are attached to by links that all share.
     """
 
     plan: ImagePlan
@@ -66,6 +67,7 @@ class TracedImage:
     pids: tuple[int, ...]
     companion: bool = False
     root: str = ""
+    own_links: bool = False
 
 
 MOST_NAMES = int(abi.FollowLimits.NAMES)  # the most names by which processes that start later become targets

@@ -2,7 +2,8 @@
 """Processes that have changed the code of a traced file in their own memory: they get no probe, which could crash them.
 
 A link that processes share sets its breakpoints in each process that maps the file, traced or not. So where any of these has
-changed the code around the sites, every process to trace has links of its own, but for that one.
+changed the code around the sites, every process to trace has links of its own, but for that one. The same is true of a file
+that comes later: nobody's change of their own memory keeps others from being traced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS, choose_method, links_each_process
-from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
@@ -30,7 +31,7 @@ _WHY = {
     CodeState.CHANGED: "has changed the code of {path} in its own memory, where a probe could crash it",
     CodeState.UNPROBED: "maps the code of {path} writable or shared, where the kernel sets no probe",
 }
-_OWN_LINKS = (
+OWN_LINKS = (
     "Probes are set in each traced process by itself, so that it gets none; calls that a new child makes before it has its own"
     " may be missed (such children count as traced late)."
 )
@@ -67,22 +68,22 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
         resolved,
         images=images,
         targets=_targets(resolved.targets, resolved.images, states),
-        notes=(*resolved.notes, f"{sentence} {_OWN_LINKS}" if shared and endangered else sentence),
+        notes=(*resolved.notes, f"{sentence} {OWN_LINKS}" if shared and endangered else sentence),
         spared={number: pids for number, pids in changed.items() if pids},
     )
 
 
-def ensure_unchanged(image: TracedImage, pids: Iterable[int]) -> None:
-    """AttachError where one of these processes must not get probes of the image."""
+def unprobed(image: TracedImage, pids: Iterable[int]) -> dict[int, str]:
+    """Those of these processes in which no probe of the image may or can be set, each with the sentence that says why."""
     traced = set(pids)
-    for state in _states({0: _Whom(image, traced, traced)})[0].values():
-        raise AttachError(f"it {_WHY[state].format(path=image.plan.path)}.")
+    states = _states({0: _Whom(image, traced, traced)})[0]
+    return {pid: _sentence({0: {pid: state}}, (image,)) for pid, state in states.items()}
 
 
-def ensure_all_unchanged(image: TracedImage) -> None:
-    """The same of everyone who maps the file, for links that all share."""
-    for pid, state in _states({0: _Whom(image, {*image.pids, *_everybody()}, set())})[0].items():
-        raise AttachError(f"{_name(pid)} {_WHY[state].format(path=image.plan.path)}.")
+def endangered(image: TracedImage) -> str:
+    """The sentence about all processes that probes of the image could crash, traced or not; "" where there are none."""
+    states = _states({0: _Whom(image, {*image.pids, *_everybody()}, set())})
+    return _sentence(states, (image,)) if states[0] else ""
 
 
 def _states_of_all(images: Sequence[TracedImage], *, everyone: bool) -> dict[int, dict[int, CodeState]]:

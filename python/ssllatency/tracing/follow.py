@@ -50,7 +50,7 @@ from ssllatency.targets import (
     root_paths,
     tls_candidates,
 )
-from ssllatency.tracing.changed_code import ensure_all_unchanged, ensure_unchanged
+from ssllatency.tracing.changed_code import OWN_LINKS, endangered, unprobed
 from ssllatency.tracing.expected import image_of
 from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
 from ssllatency.tracing.own_links import Growing, OwnLinks
@@ -128,13 +128,14 @@ class Follower:
         self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
         self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
         self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
-        self._links = OwnLinks(session, resolved.spared)
+        self._links = OwnLinks(session, resolved.spared, self._say)
         self._unsaid = 0
         self._look_ends = 0.0
         self._members = Members(resolved.selection)
+        self._unprobed: dict[str, dict[int, str]] = {}  # by path of an image's descriptor, why processes get none of its probes
         self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
         alone = self._attachment.each_process or resolved.selection.everything
-        self._others = None if alone else OtherUsers(self._seen.traced, self._seen.hints, self._is_target)
+        self._others = None if alone else OtherUsers(self._seen.shared, self._seen.hints, self._is_target)
         if self._attachment.unfollowed:
             self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
@@ -281,7 +282,7 @@ class Follower:
         number = self._seen.certain(mapping)
         if number is None:
             return not self._seen.is_settled(mapping)
-        alone = self._attachment.each_process and not self._links.has(mapping.pid, number)
+        alone = self._links.are_own(number) and not self._links.has(mapping.pid, number)
         return alone or mapping.pid not in self._attachment.targets
 
     def _is_time(self) -> bool:
@@ -314,13 +315,13 @@ class Follower:
             self._lost = following.lost
             self._looked.clear()
         if self._resolved.everyone and sees and self._looked:
+            self._links.keep({pid for pid in self._links.pids if exists(pid)})
             return
         if following and (selection.lasts or selection.container is not None):
             self._refill(following)
         present = self._present()
         self._looked &= present
-        if self._attachment.each_process:
-            self._links.keep(present)
+        self._links.keep(present)
         self._files_of = {pid: number for pid, number in self._files_of.items() if pid in present}
         new = (present - self._looked) if sees else present
         for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
@@ -373,8 +374,9 @@ class Follower:
         fresh: list[tuple[ExpectedFile, Mapping, TracedImage]] = []
         has_looked = False
         for key, mapping in mapped.items():
-            if self._seen.certain(mapping) is not None:
-                if self._attachment.each_process:
+            number = self._seen.certain(mapping)
+            if number is not None:
+                if self._links.are_own(number):
                     self._attachment.late.add(pid)
             elif not self._seen.is_settled(mapping) and (not self._resolved.everyone or has_library_name(mapping.path)):
                 if has_looked and self._is_late():
@@ -390,7 +392,8 @@ class Follower:
         beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers]
         plans = complete([*((image.plan, (pid,)) for _, _, image in fresh), *beside])
         first = len(self._attachment.images)
-        self._extend([replace(image, plan=plan) for (_, _, image), plan in zip(fresh, plans, strict=False)])
+        planned = [replace(image, plan=plan) for (_, _, image), plan in zip(fresh, plans, strict=False)]
+        self._extend([image for image in map(self._made_safe, planned) if image])
         numbered = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
         for file, mapping, image in fresh:
             if image.file in numbered:
@@ -406,7 +409,7 @@ class Follower:
                     self._attachment.late.add(mapping.pid)
                 return None
             if file.identity in self._seen.traced:
-                if self._attachment.each_process:
+                if self._links.are_own(self._seen.traced[file.identity]):
                     self._attachment.late.add(mapping.pid)
                 return None
             image = None if self._seen.has_examined(file.version) else image_of(file, self._resolved.source)
@@ -431,7 +434,8 @@ class Follower:
         return next((file for file in opened if file and file.numbers == mapping.numbers), None)
 
     def _attached(self, file: MappedFile | ExpectedFile, number: int) -> None:
-        self._seen.trace(file.identity, file.numbers, file.path, number)
+        self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._links.are_own(number))
+        self._links.note(self._attachment.images[number].pids, number)
         self._attached_ns[number] = time.monotonic_ns()
 
     def _put_off(self, pid: int, mapped: Told) -> None:
@@ -513,31 +517,44 @@ class Follower:
 
     def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: Told) -> None:
         first = len(self._attachment.images)
-        for _, image in fresh:
-            self._ensure_unchanged(image)
-        self._extend([image for _, image in fresh])
+        self._extend([image for image in map(self._made_safe, (image for _, image in fresh)) if image])
         numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
         for file, image in fresh:
             if image.file in numbers:
-                self._attached(file, numbers[image.file])
-                self._links.note([pid], numbers[image.file])
+                number = numbers[image.file]
+                self._attached(file, number)
+                if sentence := self._unprobed.pop(image.file, {}).get(pid):
+                    self._links.spare(pid, number, sentence)
+                    continue
                 self._attachment.late.add(pid)
                 notice = next((mapping for mapping in mapped.values() if mapping.numbers == file.numbers), None)
                 earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
                 self._say_when(pid, file.path, notice.at_ns if notice else earliest_ns)
 
-    def _ensure_unchanged(self, image: TracedImage) -> None:
-        """AttachError where nobody's probes could be set without harm to one who has changed the code."""
-        if self._attachment.each_process:
-            ensure_unchanged(image, image.pids)
-        else:
-            ensure_all_unchanged(image)
+    def _made_safe(self, image: TracedImage) -> TracedImage | None:
+        """The image without those of its processes that must not get probes, and with links of each process's own where links
+        that all share would crash somebody. None where these aren't to be had, which is said."""
+        if not self._attachment.each_process:
+            sentence = endangered(image)
+            if sentence and not self._attachment.may_link_each:
+                self._refuse(
+                    f"{sentence} Links that all processes share would set it there, and this run has no others:"
+                    f" {image.plan.path} isn't traced."
+                )
+                return None
+            if sentence:
+                self._say(f"{sentence} {OWN_LINKS}")
+            # To the kernel it may be a file that has such links already: links of both kinds would count a call twice.
+            twin = any(other.own_links and image.plan.may_be(other.plan) for other in self._attachment.images)
+            image = replace(image, own_links=bool(sentence or twin))
+        self._unprobed[image.file] = unprobed(image, image.pids)
+        return replace(image, pids=tuple(pid for pid in image.pids if pid not in self._unprobed[image.file]))
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
-        if self._attachment.each_process:
-            return None
         for number, traced in enumerate(self._attachment.images):
+            if self._links.are_own(number):
+                continue
             offset = self._attachment.site_in(number) if image.plan.may_be(traced.plan) else None
             if offset is not None and code_byte(pid, file, offset) not in (None, *_byte_of(image.file, offset)):
                 return number
@@ -563,10 +580,13 @@ class Follower:
             self._attachment.late.add(pid)
         if self._resolved.selection.libraries:
             self._attachment.admit(pid)
+        if self._links.are_needed:
+            self._attach_to(process, numbers, known=before is not None)
+            numbers = {number: file for number, file in numbers.items() if not self._links.spares(pid, number)}
+            if not numbers and before is None:
+                return
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         earlier = before.libraries if before else ()
-        if self._attachment.each_process:
-            self._attach_to(process, numbers, known=before is not None)
         if before or len(self._attachment.targets) < _MOST_TARGETS:
             self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*earlier, *libraries))))
 
@@ -574,9 +594,13 @@ class Follower:
         """Attaches to the process what it maps and isn't attached to it yet. What it has called before is lost, unless it is
         shown that it had the links before it mapped the files."""
         new = self._links.include(process.pid, numbers)
+        numbers = [number for number in numbers if self._links.has(process.pid, number)]
+        if not numbers:
+            return
         if self._attachment.following and not known:
             self._hear(self._attachment.following)  # of mappings that were seen before they were told of
-        if process.pid in self._attachment.late or self._links.were_in_time(process.pid, new if known else numbers):
+        said = process.pid in self._attachment.late and (known or not new)
+        if said or self._links.were_in_time(process.pid, new if known else numbers):
             return
         self._attachment.late.add(process.pid)
         started_ns = process.start_time * 1e9 / os.sysconf("SC_CLK_TCK")

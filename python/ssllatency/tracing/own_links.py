@@ -12,12 +12,12 @@ of one that has them mapped from its parent the first calls may be.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.bpf import kernel
-from ssllatency.tracing.changed_code import ensure_unchanged
+from ssllatency.tracing.changed_code import unprobed
 
 _WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, how much is spent on new children
 
@@ -34,20 +34,44 @@ class Growing(Protocol):
 class OwnLinks:
     """Which processes have links of their own, to the files of which numbers, and since when by CLOCK_MONOTONIC."""
 
-    def __init__(self, session: Growing, spared: Mapping[int, Collection[int]] | None = None) -> None:
-        """`spared`: by number of a file, the processes that get no links to it, which was said already."""
-        self._session = session
-        self._spared = {number: set(pids) for number, pids in (spared or {}).items()}
+    def __init__(
+        self, session: Growing, spared: Mapping[int, Collection[int]] | None = None, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`spared`: by number of a file, the processes that get no links to it, which was said already. `say` takes the
+        sentence about each one that gets none later."""
+        self._session, self._say = session, say
+        now_ns = time.monotonic_ns()
+        # By number of a file, who gets no links to it, and when that was seen.
+        self._spared = {number: dict.fromkeys(pids, now_ns) for number, pids in (spared or {}).items()}
         self._since_ns: dict[int, dict[int, int]] = {}
         self._mapping: set[int] = set()  # processes that map any of the files, or have got their memory from one that does
         self._in_time: dict[int, set[int]] = {}  # the files that a process mapped when it had links to them
         self._window_ends_ns = self._spent_ns = 0
         for number, image in enumerate(session.attachment.images):
             self.note(image.pids, number)
-        attachment = session.attachment
-        # A perf event takes the kernel 0.1 s to end: too long for children that come and go.
-        if attachment.each_process and attachment.following and attachment.method is not kernel.Method.PERF:
+        if session.attachment.each_process:
+            self._watch_children()
+
+    def _watch_children(self) -> None:
+        """Has the kernel tell of children. A perf event takes it 0.1 s to end: too long for those that come and go."""
+        attachment = self._session.attachment
+        if attachment.following and attachment.method is not kernel.Method.PERF:
             attachment.following.tell_of_children()
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether there is a file to which each process has links of its own."""
+        attachment = self._session.attachment
+        return attachment.each_process or any(image.own_links for image in attachment.images)
+
+    def are_own(self, number: int) -> bool:
+        """Whether each process has links of its own to that file."""
+        return self._session.attachment.each_process or self._session.attachment.images[number].own_links
+
+    @property
+    def pids(self) -> Collection[int]:
+        """The processes that have links of their own, or are known to get none."""
+        return self._since_ns.keys() | set().union(*self._spared.values())
 
     def has(self, pid: int, number: int) -> bool:
         """Whether the process has links to that file."""
@@ -63,12 +87,18 @@ class OwnLinks:
 
     def note(self, pids: Iterable[int], number: int) -> None:
         """Takes it that the processes map this file, and have links to it by now."""
+        if not self.are_own(number):
+            return
+        if not self._session.attachment.each_process:
+            self._watch_children()
         for pid in pids:
             self._mapping.add(pid)
             self._since_ns.setdefault(pid, {}).setdefault(number, time.monotonic_ns())
 
     def note_mapping(self, pid: int, number: int, at_ns: int) -> bool:
         """Takes it that the process mapped the file then. False where it got its links to the file only after that."""
+        if self._spared.get(number, {}).get(pid, at_ns) < at_ns:  # it may have executed another program
+            del self._spared[number][pid]
         since_ns = self._since_ns.get(pid, {}).get(number)
         if since_ns is None:
             return True
@@ -82,12 +112,16 @@ class OwnLinks:
         return self._in_time.get(pid, set()).issuperset(numbers)
 
     def include(self, pid: int, numbers: Iterable[int]) -> list[int]:
-        """Attaches to the process those of the files that it maps and that aren't attached to it yet; which these were.
-        AttachError where the kernel refuses."""
-        new = [number for number in numbers if not self.has(pid, number)]
-        self._attach(pid, new)
+        """Attaches to the process those of the files that it maps and that aren't attached to it yet, but for those whose code
+        it has changed; which these were. AttachError where the kernel refuses."""
+        new = self._attach(pid, [number for number in numbers if self.are_own(number) and not self.has(pid, number)])
         self._mapping |= {pid} if new else set()
         return new
+
+    def spare(self, pid: int, number: int, sentence: str) -> None:
+        """Takes it that the process gets no links to that file, and says why."""
+        self._spared.setdefault(number, {})[pid] = time.monotonic_ns()
+        self._say(sentence)
 
     def include_child(self, pid: int, parent: int) -> bool:
         """Attaches to a new child what is attached to its parent; where the parent maps none of the files all of them, for
@@ -101,22 +135,30 @@ class OwnLinks:
         if self._spent_ns >= _MOST_OF_WINDOW_NS:
             return False
         of_parent = self._since_ns.get(parent, {}) if self.is_mapping(parent) else {}
-        self._attach(pid, sorted(of_parent) or range(len(self._session.attachment.images)))
+        for pids in self._spared.values():
+            pids |= {pid: began_ns} if parent in pids else {}  # it has its parent's memory until it maps the file anew
+        numbers = sorted(of_parent) or range(len(self._session.attachment.images))
+        self._attach(pid, [number for number in numbers if self.are_own(number) and not self.spares(pid, number)])
         self._spent_ns += time.monotonic_ns() - began_ns
         return True
 
-    def _attach(self, pid: int, numbers: Iterable[int]) -> None:
+    def _attach(self, pid: int, numbers: Iterable[int]) -> list[int]:
+        attached = []
         for number in numbers:
-            if self._session.attachment.each_process:
-                ensure_unchanged(self._session.attachment.images[number], [pid])
+            sentence = unprobed(self._session.attachment.images[number], [pid]).get(pid)
+            if sentence:
+                self.spare(pid, number, sentence)
+                continue
             self._session.include(number, [pid])
             self._since_ns.setdefault(pid, {})[number] = time.monotonic_ns()
+            attached.append(number)
+        return attached
 
     def keep(self, present: set[int]) -> None:
         """Has the links closed of all processes but these: each hit walks the links of all."""
         self._mapping &= present
-        for pids in self._spared.values():
-            pids &= present
+        for number, pids in self._spared.items():
+            self._spared[number] = {pid: since_ns for pid, since_ns in pids.items() if pid in present}
         self._release(self._since_ns.keys() - present)
 
     def _release(self, pids: Collection[int]) -> None:
@@ -124,5 +166,5 @@ class OwnLinks:
             del self._since_ns[pid]
             self._in_time.pop(pid, None)
             self._mapping.discard(pid)
-        if pids and self._session.attachment.each_process:
+        if pids:
             self._session.attachment.processes.release(pids)

@@ -18,11 +18,13 @@ _MOST_EXAMINED, _MOST_DISMISSED = 16384, 65536  # files looked into in a run, an
 
 
 class SeenFiles:
-    """`traced`: the numbers of the traced files by their identity. `hints`: the same by what maps and notices have of them."""
+    """`traced`: the numbers of the traced files by their identity. `hints`: the same by what maps and notices have of them.
+    `shared`: the traced files to which all processes share the links, where any do."""
 
     def __init__(self, files: Sequence[TracedFile]) -> None:
         self.traced: dict[Identity, int] = {}
         self.hints: dict[Numbers, int] = {}
+        self.shared: set[Identity] = set()
         self._names: set[str] = set()
         self._shared: set[tuple[int, int]] = set()  # devices whose files have others of their own
         self._examined: set[Version] = set()
@@ -38,9 +40,10 @@ class SeenFiles:
         self._versions.clear()
         self._confirmed.clear()
 
-    def trace(self, identity: Identity, numbers: Numbers, path: str, number: int) -> None:
+    def trace(self, identity: Identity, numbers: Numbers, path: str, number: int, *, shared: bool = True) -> None:
         """Takes it that a file is traced as the image of that number, and open until the run ends."""
         self.traced[identity] = number
+        self.shared |= {identity} if shared else set()
         self.hints[numbers] = number
         self._names.add(_name(path))
         self._note_device(identity, numbers)

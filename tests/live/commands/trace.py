@@ -82,6 +82,10 @@ class Trace:
         """Whether it hasn't ended by itself."""
         return self._process.poll() is None
 
+    def send(self, number: signal.Signals) -> None:
+        """Sends the command a signal."""
+        self._process.send_signal(number)
+
     def wait_until_said(self, word: str, timeout_s: float = 20.0) -> None:
         """Waits until it has written a word to standard error. TraceError where it doesn't."""
         deadline = time.monotonic() + timeout_s

@@ -5,6 +5,7 @@ library that is overwritten while it is traced. Nobody crashes, others are count
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.commands.trace import Document, Trace, TraceError, count
-from tests.live.servers.file_systems import openssl_in
+from tests.live.servers.file_systems import openssl_in, other_build
 from tests.live.servers.late import Late, late
 from tests.live.victims.hooked import hook_file, hook_process
 
@@ -74,6 +75,47 @@ def test_alone_it_is_refused_and_not_harmed(certificates: Path, libssl: Path) ->
         with pytest.raises(TraceError, match="No other process is left to trace"), Trace(hooked.process.pid):
             pass
         serve(hooked)
+
+
+@pytest.mark.parametrize("links", [(), ("--links", "process")], ids=["shared", "own"])
+def test_nobody_keeps_a_library_that_is_loaded_later_from_being_traced(
+    certificates: Path, tmp_path: Path, libssl: Path, links: tuple[str, ...]
+) -> None:
+    """Everybody may change the code of a library in their own memory: a stranger, and the first one who loads it. The others
+    get probes, also where links are shared for the library that is traced already."""
+    first = other_build(libssl, openssl_in(tmp_path / "first"))
+    prefix = "env", f"LD_LIBRARY_PATH={libssl.parent}"
+    with (
+        served_by(first, certificates) as old,
+        served_by(libssl, certificates) as stranger,
+        late(certificates, *prefix) as hooked,
+        late(certificates, *prefix) as plain,
+    ):
+        hook_process(stranger.process.pid, libssl, HANDSHAKE)
+        pids = [server.process.pid for server in (old, hooked, plain)]
+        with Trace(*pids, options=("--by-process", *links)) as trace:
+            stop_and_hook(trace, hooked, libssl)
+            plain.do("load")
+            trace.wait_until_said(f"({plain.process.pid}) ")
+            for server in (old, stranger, hooked, plain):
+                serve(server)
+                serve(server, "fork")
+            serve(plain)
+    assert counted(trace.document, old) == TIMES
+    assert counted(trace.document, plain) == 2 * TIMES
+    assert counted(trace.document, stranger) == counted(trace.document, hooked) == 0
+    changed = [note for note in trace.document["notes"] if f"has changed the code of {libssl} in its own memory" in note]
+    assert any(f"(PID {hooked.process.pid})" in note for note in changed)
+    assert any(f"(PID {stranger.process.pid})" in note for note in changed) == (not links)
+
+
+def stop_and_hook(trace: Trace, server: Late, libssl: Path) -> None:
+    """The server loads the library, and has changed it before the tracer looks."""
+    trace.send(signal.SIGSTOP)
+    server.do("load")
+    hook_process(server.process.pid, libssl, HANDSHAKE)
+    trace.send(signal.SIGCONT)
+    trace.wait_until_said(f"(PID {server.process.pid})")
 
 
 def test_breakpoints_of_another_trace_are_no_change(certificates: Path, libssl: Path) -> None:

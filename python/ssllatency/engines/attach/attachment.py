@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.code_check import is_overwritten
-from ssllatency.engines.attach.links import Linker, choose_method, links_each_process
+from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
 from ssllatency.engines.attach.sites import (
@@ -345,10 +345,19 @@ class Attachment:
 
     def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:
         """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
-        if self.each_process and index not in self._left_alone:
+        if self.has_own_links(index) and index not in self._left_alone:
             image = replace(self.images[index], pids=tuple(pids))
             self._add_probes(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
+
+    def has_own_links(self, number: int) -> bool:
+        """Whether each process has links of its own to the image of that number."""
+        return self.each_process or self.images[number].own_links
+
+    @property
+    def may_link_each(self) -> bool:
+        """Whether processes may get links of their own to a file that comes later."""
+        return may_link_each(self.request, self.method)
 
     def _release(self, pids: Collection[int]) -> None:
         """Closes the links that processes had of their own which have ended."""

@@ -56,6 +56,11 @@ def _covers_all_threads(method: kernel.Method) -> bool:
     return method is kernel.Method.PERF or kernel.filters_whole_processes()
 
 
+def may_link_each(request: Request, method: kernel.Method) -> bool:
+    """Whether processes may get links of their own to a file where others share theirs."""
+    return request.links != "shared" and _covers_all_threads(method)
+
+
 def links_each_process(request: Request, method: kernel.Method) -> bool:
     """Whether every process gets links of its own, rather than all of them one with a filter in the program.
 
@@ -91,7 +96,8 @@ class Linker:
     ) -> list[Closable]:
         """One program at the sites of one image: a link for each process, or one for all. AttachError where refused."""
         links: list[Closable] = []
-        for pid in (image.pids if self.each_process else (0,)) if sites else ():
+        each = self.each_process or image.own_links
+        for pid in (image.pids if each else (0,)) if sites else ():
             try:
                 made = self._link(image.file, program, sites, pid, at_return=at_return, session=session)
             except ProcessLookupError:
