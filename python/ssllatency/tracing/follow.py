@@ -69,7 +69,7 @@ Told = dict[tuple[Numbers, str], Mapping]  # what a process has mapped, by what 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
     """Who is to be followed; None for everyone who maps a file, for whom nothing can come later. With `wait` it is to be heard
-    when the first of them comes."""
+    when one of them comes: the first, or each where they don't share links."""
     if selection.libraries:
         return Rules() if wait else None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ssllatency.engines import choice, doctor, resources
+from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
@@ -100,11 +101,12 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
     from ssllatency.tracing.follow import childless, rules_for
 
     wait = getattr(arguments, "wait", False)
+    own = bool(resolved.spared) or arguments.links == "process" or may_be_one_file(resolved.images)
     return Request(
         resolved.images,
         resolved.targets,
         resolved.everyone,
-        follow=rules_for(resolved.selection, wait=wait),
+        follow=rules_for(resolved.selection, wait=wait or own),
         following=resolved.following,
         childless=childless(resolved.selection),
         role=arguments.role,

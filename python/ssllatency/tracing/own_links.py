@@ -47,10 +47,10 @@ class OwnLinks:
         self._mapping: set[int] = set()  # processes that map any of the files, or have got their memory from one that does
         self._in_time: dict[int, set[int]] = {}  # the files that a process mapped when it had links to them
         self._window_ends_ns = self._spent_ns = 0
-        for number, image in enumerate(session.attachment.images):
-            self.note(image.pids, number)
         if session.attachment.each_process:
             self._watch_children()
+        for number, image in enumerate(session.attachment.images):
+            self.note(image.pids, number)
 
     def _watch_children(self) -> None:
         """Has the kernel tell of children. A perf event takes it 0.1 s to end: too long for those that come and go."""
@@ -93,7 +93,15 @@ class OwnLinks:
             self._watch_children()
         for pid in pids:
             self._mapping.add(pid)
-            self._since_ns.setdefault(pid, {}).setdefault(number, time.monotonic_ns())
+            if number not in self._since_ns.get(pid, {}):
+                self._linked(pid, number)
+
+    def _linked(self, pid: int, number: int) -> None:
+        """Takes it that the process has got its links to that file now."""
+        following = self._session.attachment.following
+        if following and pid not in self._since_ns:
+            following.watch(pid)
+        self._since_ns.setdefault(pid, {})[number] = time.monotonic_ns()
 
     def note_mapping(self, pid: int, number: int, at_ns: int) -> bool:
         """Takes it that the process mapped the file then. False where it got its links to the file only after that."""
@@ -150,7 +158,7 @@ class OwnLinks:
                 self.spare(pid, number, sentence)
                 continue
             self._session.include(number, [pid])
-            self._since_ns.setdefault(pid, {})[number] = time.monotonic_ns()
+            self._linked(pid, number)
             attached.append(number)
         return attached
 

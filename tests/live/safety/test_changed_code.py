@@ -61,8 +61,10 @@ def test_a_process_that_has_changed_the_code_goes_on(certificates: Path, libssl:
             serve(hooked)
             serve(hooked, "fork")
             serve(plain)
+            serve(plain, "fork")
         serve(hooked)
     assert counted(trace.document, plain) == TIMES
+    assert trace.document["losses"]["late_processes"]  # the child, however short it lived
     assert counted(trace.document, hooked) == 0
     (note,) = [note for note in trace.document["notes"] if f"(PID {hooked.process.pid})" in note]
     assert f"has changed the code of {libssl} in its own memory" in note

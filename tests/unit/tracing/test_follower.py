@@ -51,12 +51,16 @@ class Kernel:
     found_late: set[int] = field(default_factory=set)  # whom the next look adds to the set
     started: dict[int, Arrival] = field(default_factory=dict)  # children that it tells of, where it was asked to
     tells_of_children: bool = False
+    watched: set[int] = field(default_factory=set)  # whose children it tells of where everyone is traced
     others: set[int] = field(default_factory=set)  # who isn't in the set
     by_others: list[Mapping] = field(default_factory=list)
     counters: Any = field(default_factory=lambda: SimpleNamespace(joined=0, dropped=0))
 
     def tell_of_children(self) -> None:
         self.tells_of_children = True
+
+    def watch(self, pid: int) -> None:
+        self.watched.add(pid)
 
     def joined(self) -> dict[int, Arrival]:
         started, self.started = self.started, {}
@@ -768,6 +772,7 @@ def test_who_has_changed_a_file_that_comes_later_keeps_nobody_else_from_being_tr
     assert [(image.pids, image.own_links) for image in session.extended] == [((), True)]
     assert session.included == [(1, [NEW])]
     assert kernel.tells_of_children
+    assert kernel.watched == {NEW}
     assert sorted(session.attachment.targets) == [OLD, NEW]
     assert f"300 {CHANGED}" in session.attachment.notes
     assert any(note.startswith(f"{CHANGED} Probes are set in each traced process") for note in session.attachment.notes)

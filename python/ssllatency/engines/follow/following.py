@@ -123,9 +123,13 @@ class Following:
             self._mappings = self._stack.enter_context(Mappings())
         if self._everyone:
             return
+        self._keep_set()
+        self.refill()
+
+    def _keep_set(self) -> None:
+        """Has the programs keep the set from here on."""
         for program in _PROGRAMS:
             self._stack.callback(self._object.attach_by_section(program).close)
-        self.refill()
 
     @property
     def sees_mappings(self) -> bool:
@@ -191,8 +195,16 @@ class Following:
         return {*pids_of(self._bits), *ended}
 
     def tell_of_children(self) -> None:
-        """Has `wait` and `joined` tell from now on also of children of targets, as they are started."""
+        """Has `wait` and `joined` tell from now on also of children of targets, as they are started; where everyone is traced,
+        of children of those that `watch` is called for, and of theirs."""
+        if self._everyone and not self._wishes.children:
+            self._keep_set()
         self._wishes.children = 1
+
+    def watch(self, pid: int) -> None:
+        """Has children of this process told of, where everyone is traced and nobody needs to be in the set."""
+        if self._everyone and self._wishes.children:
+            self.admit(pid)
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until there is something for `joined`, or probes were hit many times, at most so long; whether it was so."""
