@@ -171,6 +171,7 @@ class Follower:
             self._hear(following)
         if self._is_time():
             self._leave_overwritten()
+            self._retrace_copied()
             self._look_around()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
             for pid in list(self._waiting)[:_AT_ONCE]:
@@ -186,6 +187,32 @@ class Follower:
                 f"{image.plan.path} was overwritten while it was traced: its probes were removed, and its calls aren't counted"
                 " from then on. Restart the processes that map it, for overwriting a library that runs breaks them."
             )
+
+    def _retrace_copied(self) -> None:
+        """Has files traced once more that an overlay has copied: who maps them from then on runs the copy."""
+        for number in self._attachment.leave_copied():
+            image = self._attachment.images[number]
+            try:
+                self._trace_copy(number, image)
+            except (SsllatencyError, OSError) as error:
+                self._refuse(f"The copy of {image.plan.path} isn't traced: {error}")
+            self._say(
+                f"{image.plan.path} was touched or opened for writing while it was traced, and an overlay has copied it:"
+                " calls of who mapped the copy before now aren't counted until now. Of processes that run the original,"
+                " functions that are watched in windows aren't counted any more."
+            )
+
+    def _trace_copy(self, number: int, image: TracedImage) -> None:
+        descriptor = os.dup(int(image.file.rpartition("/")[2]))
+        self._stack.callback(os.close, descriptor)
+        copy = self._made_safe(replace(image, file=f"/proc/self/fd/{descriptor}", pids=()))
+        if copy is None:
+            return
+        self._extend([copy])
+        new = len(self._attachment.images) - 1
+        if self._attachment.images[new].file == copy.file:  # else none of its functions was asked for
+            self._seen.renumber(number, new)
+            self._attached_ns[new] = time.monotonic_ns()
 
     def _look_for_others(self) -> None:
         """Says once, when there are any, which other processes pay for the links that the targets share."""

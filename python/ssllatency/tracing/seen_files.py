@@ -48,6 +48,11 @@ class SeenFiles:
         self._names.add(_name(path))
         self._note_device(identity, numbers)
 
+    def renumber(self, number: int, new: int) -> None:
+        """Takes it that the file is traced as another image from now on."""
+        self.traced |= {identity: new for identity, known in self.traced.items() if known == number}
+        self.hints |= {numbers: new for numbers, known in self.hints.items() if known == number}
+
     def number_of(self, file: MappedFile) -> int | None:
         """The number of the image as which the file is traced."""
         return self.traced.get(file.identity)

@@ -65,6 +65,30 @@ def served_by(libssl: Path, certificates: Path, *, loaded: bool = True) -> Itera
         yield server
 
 
+def test_who_maps_a_library_that_an_overlay_has_copied_is_counted(certificates: Path, tmp_path: Path) -> None:
+    """Whoever opens it for writing, or touches it, has the overlay copy it to another layer: under the same path and with the
+    same numbers it is another file to the kernel, without the probes."""
+    with mounted(tmp_path / "tmpfs", "-t", "tmpfs", "tmpfs") as parts:
+        openssl_in(parts / "lower")
+        (parts / "upper").mkdir()
+        with overlay(parts / "merged", parts / "lower", upper=parts / "upper") as merged:
+            libssl = merged / LIBRARIES[0]
+            with (
+                served_by(libssl, certificates) as before,
+                served_by(libssl, certificates, loaded=False) as after,
+                Trace(before.process.pid, after.process.pid, options=("--by-process",)) as trace,
+            ):
+                served(before)
+                os.utime(libssl)
+                trace.wait_until_said("an overlay has copied it")
+                after.do("load")
+                served(after)
+                served(before)
+        document = trace.document
+    rows = [row for row in document["functions"] if row["function"] == HANDSHAKE and row["outcome"] == "success"]
+    assert {row["pid"]: row["count"] for row in rows} == {before.process.pid: 2 * TIMES, after.process.pid: TIMES}
+
+
 def looked_at() -> None:
     """Waits until what was mapped was looked at."""
     time.sleep(1.5)

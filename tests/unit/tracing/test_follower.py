@@ -113,6 +113,7 @@ class Session:
         self.extended: list[TracedImage] = []
         self.admitted: list[int] = []
         self.overwritten: list[TracedImage] = []
+        self.copied: list[int] = []
         self.attachment: Any = SimpleNamespace(
             targets={OLD: Target(OLD, "nginx", ())},
             following=kernel,
@@ -126,6 +127,7 @@ class Session:
             site_in=lambda _: sites,
             admit=self._admit,
             leave_overwritten=lambda: self.overwritten.copy(),
+            leave_copied=lambda: [self.copied.pop()] if self.copied else [],
             may_link_each=True,
         )
         traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
@@ -853,3 +855,21 @@ def test_what_a_process_mapped_that_is_gone_is_attached_to_without_harm(
     kernel.map(102, new)
     session.look()
     assert session.included == [(1, [102])]
+
+
+def test_a_file_that_its_overlay_has_copied_is_traced_once_more(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who maps it then runs the copy, and so does the next one."""
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    monkeypatch.setattr(follow.os, "dup", lambda _: os.open(os.devnull, os.O_RDONLY))
+    session.copied = [0]
+    session.look()
+    assert [(image.plan, image.pids) for image in session.extended] == [(session.attachment.images[0].plan, ())]
+    assert session.extended[0].file != session.attachment.images[0].file
+    assert "an overlay has copied it" in capsys.readouterr().err
+    assert session._follower._seen.traced == {file.identity: 1}
+    session.close()

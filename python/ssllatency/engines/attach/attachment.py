@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.engines.attach.code_check import is_overwritten
+from ssllatency.engines.attach.code_check import is_overwritten, is_probed, status_of
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
@@ -103,6 +103,7 @@ class Attachment:
         self._times_taken_in = 0  # what is below handshakes
         self._held: set[Tier] = set()
         self._left_alone: set[int] = set()  # numbers of images that get no probe any more
+        self._probed_as: dict[int, tuple[int, ...] | None] = {}  # by number, the status of a file that has its probes
         self._came_back: set[Tier] = set()
         self._below: SitesOf | None = None
         self.processes.when_ended.append(self._release)
@@ -259,6 +260,30 @@ class Attachment:
         for attachment in (self, *self._others_beside) if left else ():
             attachment.leave({image.file for image in left})
         return left
+
+    def leave_copied(self) -> list[int]:
+        """Sets no more probes of the files with shared links of which processes map another file from now on, though under the
+        same path: an overlay has copied it to its upper layer, as it does when it is opened for writing, or touched. To the
+        kernel the copy is a file without probes. Which these are; what is attached to them stays."""
+        copied = [
+            number
+            for number in range(len(self.images))
+            if number not in self._left_alone and not self.has_own_links(number) and self._is_copied(number)
+        ]
+        files = {self.images[number].file for number in copied}
+        for attachment in (self, *self._others_beside) if copied else ():
+            attachment._left_alone |= {number for number, image in enumerate(attachment.images) if image.file in files}
+        return copied
+
+    def _is_copied(self, number: int) -> bool:
+        image, offset = self.images[number], self.site_in(number)
+        status = status_of(image)
+        if offset is None or status in (None, self._probed_as.get(number)):
+            return False
+        if not is_probed(image, offset):
+            return True
+        self._probed_as[number] = status
+        return False
 
     def leave(self, files: Collection[str]) -> None:
         """Removes the probes of these files, and sets none of them again."""

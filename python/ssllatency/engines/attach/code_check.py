@@ -8,6 +8,7 @@ that was overwritten in place since. It is read through the path, of a descripto
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import re
 import time
@@ -16,7 +17,9 @@ from contextlib import contextmanager
 
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, Covered
+from ssllatency.safe_open import open_regular
 
+_INSTRUCTION = 4  # bytes, of which a breakpoint changes any
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 
 
@@ -54,6 +57,37 @@ def is_overwritten(image: TracedImage) -> bool:
 
 
 _unwritten: dict[str, tuple[int, ...]] = {}  # by path of a descriptor, the status of a file that had the code of its plan
+
+
+def status_of(image: TracedImage) -> tuple[int, ...] | None:
+    """What changes when the file is written to, or copied to another layer of its overlay; None where it can't be asked."""
+    try:
+        with _opened(image.file) as descriptor:
+            status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def is_probed(image: TracedImage, offset: int) -> bool:
+    """Whether a process that maps the file as code from now on has the breakpoint there; so it is taken where that can't be
+    told. Only of links that all processes share: this one maps it to see, opened anew, for what was opened before an overlay
+    has copied the file maps the original."""
+    begin = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+    at = slice(offset - begin, offset - begin + _INSTRUCTION)
+    try:
+        descriptor = open_regular(image.file)
+    except OSError:
+        return True
+    try:
+        size = min(os.fstat(descriptor).st_size - begin, 2 * mmap.ALLOCATIONGRANULARITY)
+        protection = mmap.PROT_READ | mmap.PROT_EXEC
+        with mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=protection, offset=begin) as code:
+            return code[at] != os.pread(descriptor, _INSTRUCTION, offset)
+    except (OSError, ValueError, OverflowError):
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def check_content(image: TracedImage, offsets: Iterable[int], content: bytes) -> None:

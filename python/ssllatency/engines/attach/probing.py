@@ -113,6 +113,7 @@ class Probing:
         self.exit_links.clear()
         close_all(links)
         self._linker.forget()
+        self._offsets.clear()
 
     def release(self, pids: Iterable[int]) -> None:
         """Closes the links that processes had of their own which have ended; a thread waits for the kernel. Perf events, which
@@ -146,6 +147,7 @@ class Probing:
         close_all(self._entry_links)
         close_all(self.exit_links)
         self._linker.forget()
+        self._offsets.clear()
         if self._closer:
             self._closer.shutdown()
             self._closer = None

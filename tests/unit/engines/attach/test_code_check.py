@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.attach.code_check import check_code, is_overwritten
+from ssllatency.engines.attach.code_check import check_code, is_overwritten, is_probed, status_of
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, ImagePlan
 
@@ -91,3 +91,23 @@ def test_a_file_that_is_overwritten_while_it_is_traced(file: Path) -> None:
     assert is_overwritten(image)
     file.write_bytes(CONTENT[:60])
     assert is_overwritten(image)
+
+
+@pytest.mark.parametrize("offset", [0, 100, len(CONTENT) - 1, 4095])
+def test_a_file_without_breakpoints_is_not_probed(file: Path, offset: int) -> None:
+    """It is mapped to see whether they are there."""
+    assert not is_probed(image_of(file), offset)
+
+
+def test_what_cannot_be_told_of_a_file_is_taken_for_probed(file: Path) -> None:
+    image = image_of(file)
+    assert is_probed(image, 1 << 40)
+    file.unlink()
+    assert is_probed(image, 0)
+    assert status_of(image) is None
+
+
+def test_the_status_of_a_file_changes_when_it_is_touched(file: Path) -> None:
+    before = status_of(image_of(file))
+    os.utime(file, ns=(1, 1))
+    assert status_of(image_of(file)) not in (None, before)
