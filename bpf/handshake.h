@@ -333,6 +333,7 @@ struct ssll_handshake {
 	__u32 arrived_seq;
 	__u32 written_seq;  /* behind the last byte of this side's flights so far */
 	__u32 flight_bytes; /* of the largest of them */
+	__u32 segments;     /* that this side has sent of data, at that byte */
 	__u32 losses;       /* of the connection so far: segments sent again or received out of order */
 	__u32 resent;       /* the same, those sent again alone */
 	__u32 retransmissions;

@@ -76,12 +76,16 @@ struct minmax {
 
 struct tcp_sock {
 	__u64 bytes_received;
+	__u64 first_tx_mstamp; /* us, on the monotonic clock */
 	__u32 rcv_nxt;
 	__u32 copied_seq;
 	__u32 write_seq;
 	__u32 snd_nxt;
 	__u32 packets_out;
 	__u32 snd_cwnd;
+	__u32 snd_wnd;
+	__u32 mss_cache;
+	__u32 data_segs_out;
 	__u32 total_retrans;
 	__u32 rcv_ooopack;
 	struct minmax rtt_min;

@@ -309,11 +309,27 @@ static __always_inline __u64 add_start(struct ssll_handshake *handshake, const s
 	return handshake->began_ns - arrived;
 }
 
+/* The peer was waited for so long, but for the time until the application had written what it answered. Where that isn't known,
+ * whose all of it was isn't known either. */
+static __always_inline void add_peers(struct ssll_handshake *handshake, __u64 peers_ns, __u64 write_ns)
+{
+	if (write_ns == NOT_KNOWN) {
+		handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += peers_ns;
+		return;
+	}
+	write_ns = at_most(write_ns, peers_ns);
+	peers_ns -= write_ns;
+	handshake->parts[SSLL_PART_WAIT_APPLICATION] += write_ns;
+	handshake->parts[SSLL_PART_WAIT_PEER] += peers_ns;
+	handshake->parts[SSLL_PART_ROUND_TRIPS] += at_most(least_network_ns(handshake), peers_ns);
+	add_losses(handshake, peers_ns);
+}
+
 /* A wait for the peer ends at `now`: splits it at the arrival. */
 __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 since, __u64 now)
 {
 	struct ssll_arrival *arrival;
-	__u64 arrived, peers_ns, early_ns;
+	__u64 arrived, peers_ns, early_ns, write_ns;
 
 	if (!handshake)
 		return 0;
@@ -324,6 +340,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		handshake->unsplit_since_ns = since;
 		return 0;
 	}
+	write_ns = time_to_write(handshake, since);
 	if (arrived) {
 		handshake->flights += !!(handshake->flags & SSLL_FLAG_AWAITS_ANSWER);
 		handshake->flags &= ~SSLL_FLAG_AWAITS_ANSWER;
@@ -331,9 +348,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	early_ns = add_start(handshake, arrival); /* of a first call that came back to wait for it all the same */
 	peers_ns = arrived ? at_most(less(arrived, since), now - since) : now - since;
 	arrived = since + peers_ns;
-	handshake->parts[SSLL_PART_WAIT_PEER] += peers_ns;
-	handshake->parts[SSLL_PART_ROUND_TRIPS] += at_most(least_network_ns(handshake), peers_ns);
-	add_losses(handshake, peers_ns);
+	add_peers(handshake, peers_ns, write_ns);
 	handshake->parts[SSLL_PART_QUEUE_SERVER] += now - arrived;
 	if (now > arrived)
 		end_queue(handshake, arrival, arrived - early_ns, now - arrived + early_ns, now);

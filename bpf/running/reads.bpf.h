@@ -27,7 +27,9 @@ static __always_inline void disown(struct ssll_handshake *handshake)
 	handshake->flight_bytes = handshake->retransmissions = 0;
 	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_WAIT_PEER];
 	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_QUEUE_SERVER];
+	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_WAIT_APPLICATION];
 	handshake->parts[SSLL_PART_WAIT_PEER] = handshake->parts[SSLL_PART_QUEUE_SERVER] = 0;
+	handshake->parts[SSLL_PART_WAIT_APPLICATION] = 0;
 	for (__u32 part = SSLL_PART_QUEUE_HANDSHAKES; part <= SSLL_PART_ROUND_TRIPS; part++)
 		handshake->parts[part] = 0;
 	handshake->parts[SSLL_PART_WAIT_HELLO] = handshake->parts[SSLL_PART_QUEUE_START] = 0;

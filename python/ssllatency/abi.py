@@ -622,6 +622,7 @@ class Handshake(ctypes.Structure):
         ("arrived_seq", ctypes.c_uint32),
         ("written_seq", ctypes.c_uint32),
         ("flight_bytes", ctypes.c_uint32),
+        ("segments", ctypes.c_uint32),
         ("losses", ctypes.c_uint32),
         ("resent", ctypes.c_uint32),
         ("retransmissions", ctypes.c_uint32),

@@ -36,13 +36,20 @@ SAID = {
 Plant = Callable[[int], AbstractContextManager[None]]
 
 
-def sums(shakes: Shakes) -> dict[str, int]:
-    """The time of each part in all handshakes."""
+def sums(shakes: Shakes, last: int = 0) -> dict[str, int]:
+    """The time of each part in so many handshakes that came last; in all of them."""
     total: dict[str, int] = {}
-    for single in shakes.singles:
+    for single in shakes.singles[-last:]:
         for part, time_ns in single["parts_ns"].items():
             total[part] = total.get(part, 0) + time_ns
     return total
+
+
+def learn(port: int) -> None:
+    """Handshakes from which the tool learns that the server reads its sockets itself."""
+    for _ in range(4):
+        felt_ns(port)
+    time.sleep(0.5)
 
 
 def said(shakes: Shakes) -> list[Diagnosis]:
@@ -160,6 +167,33 @@ def test_a_quota_is_told_from_neighbours_inside_calls(certificates: Path) -> Non
     parts = sums(shakes)
     assert parts["off_cpu_throttled"] > 0.8 * parts["off_cpu_runnable"]
     assert_said_first(shakes, "queue_throttled")
+    assert_books(shakes)
+
+
+def test_an_application_that_writes_a_flight_late_owns_that_time(certificates: Path) -> None:
+    """Its client waits for the flight meanwhile, and gets the last one as late, which no call comes after."""
+    with late_server(certificates, Late(write_s=LATE_S, pieces=1)) as (pid, port), Shakes(pid) as shakes:
+        learn(port)
+        felt = [felt_ns(port) for _ in range(TIMES)]
+    parts = sums(shakes, TIMES)
+    assert parts["wait_application"] > TIMES * LATE_S * 1e9
+    assert parts["wait_peer"] < 0.1 * parts["wait_application"]
+    assert "wait_peer_or_server" not in parts
+    assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt) - TIMES * LATE_S * 1e9, rel=0.05)
+    assert said(shakes)[0].rule.name == "application_waits"
+    assert_books(shakes)
+
+
+def test_whose_time_it_was_is_not_guessed_where_a_flight_is_written_in_pieces(certificates: Path) -> None:
+    """The kernel may have held the last one back until the client had acknowledged the first."""
+    with late_server(certificates, Late(write_s=LATE_S, pieces=3)) as (pid, port), Shakes(pid) as shakes:
+        learn(port)
+        for _ in range(TIMES):
+            felt_ns(port)
+    parts = sums(shakes, TIMES)
+    assert parts["wait_peer_or_server"] > TIMES * LATE_S * 1e9
+    assert "wait_application" not in parts
+    assert parts.get("wait_peer", 0) < 0.1 * parts["wait_peer_or_server"]
     assert_books(shakes)
 
 

@@ -25,11 +25,14 @@ from tests.waiting import meanwhile
 @dataclass(frozen=True)
 class Late:
     """What the server's only thread does before each of a handshake's calls: sleep, or work for so much processor time; and for
-    how much it works in the callback for the server's name, within the first call."""
+    how much it works in the callback for the server's name, within the first call. With `pieces` it moves the library's bytes
+    itself: it sleeps for `write_s` before it writes a flight, in so many pieces."""
 
     sleep_s: float = 0.0
     spin_s: float = 0.0
     callback_s: float = 0.0
+    write_s: float = 0.0
+    pieces: int = 0
 
 
 def late_server(certificates: Path, late: Late, kind: str = "ecdsa") -> AbstractContextManager[tuple[int, int]]:

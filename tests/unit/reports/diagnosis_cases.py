@@ -257,7 +257,7 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         application.application_waits,
         lambda side: measured(wait_application=0.499 + 0.001 * side, rest=1),
         of("33 %", "500 us of 1.50 ms") + " is spent waiting for the application to call the"
-        f" library again: {OWN}. Look at callbacks",
+        f" library again, or to send what the library gave it: {OWN}. Look at callbacks",
     ),
     (
         application.unknown_waits,

@@ -8,10 +8,12 @@ from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import OWN_FLOOR_NS, PEER_FLOOR_NS
 from ssllatency.reports.diagnosis.rule import Evidence
 
+_LATE = "waiting for the application to call the library again, or to send what the library gave it"
+
 
 def application_waits(case: Case) -> Evidence | None:
     """Much of the time the library waited for the application."""
-    return _waits(case, Part.WAIT_APPLICATION, OWN_FLOOR_NS, "waiting for the application to call the library again")
+    return _waits(case, Part.WAIT_APPLICATION, OWN_FLOOR_NS, _LATE)
 
 
 def unknown_waits(case: Case) -> Evidence | None:

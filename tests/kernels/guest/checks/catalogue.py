@@ -63,6 +63,7 @@ CHECKS: dict[str, Check] = {
     "threads": targets.threaded,
     "threads links process": partial(targets.threaded, "--links", "process"),
     "started later": targets.started_later,
+    "late to write": targets.late_to_write,
     "engine bcc": engines.by_bcc,
     "engine bpftrace": engines.by_bpftrace,
     "signed return addresses": signed.counted,

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ from tests.kernels.guest.filtered import unknown_call_ends_in
 from tests.kernels.guest.servers import SETTINGS, assert_document, assert_same, certificates, connect, server
 from tests.kernels.guest.ways import Refused, refusal, ways
 from tests.live.clients.counted import h2load
+from tests.live.commands.handshakes import Shakes
 from tests.live.commands.trace import Trace, count, counted_pids, counts, losses
 from tests.live.servers.nginx import Nginx, Settings, libssl_of, make_certificate
+from tests.live.servers.queues import Late, felt_ns, late_server
 from tests.waiting import wait_for
 
 RELOADS = 3
@@ -107,6 +110,23 @@ def _greet(port: int) -> None:
         tls.sendall(b"hi")
         assert tls.recv(100) == b"hello"
         tls.unwrap()
+
+
+def late_to_write() -> dict[str, Any]:
+    """What a server that writes its flights itself takes for that is the application's time, not the peer's."""
+    late_s, times, learning = 0.03, 3, 4
+    with late_server(certificates(), Late(write_s=late_s, pieces=1)) as (pid, port), Shakes(pid) as shakes:
+        for _ in range(learning):
+            felt_ns(port)
+        time.sleep(2)
+        for _ in range(times):
+            felt_ns(port)
+    sums = Counter[str]()
+    for single in shakes.singles[learning:]:
+        sums.update(single["parts_ns"])
+    assert sums["wait_application"] > times * late_s * 1e9, dict(sums)
+    assert sums["wait_peer_or_server"] == 0, dict(sums)
+    return {part: round(sums[part] / times / 1e3) for part in ("wait_application", "wait_peer", "wall")}
 
 
 def started_later() -> dict[str, Any]:

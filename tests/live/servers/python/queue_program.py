@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of one thread and an event loop that is late on purpose: the program of queues.py, which says how. It speaks to the
-sockets by OpenSSL's own BIO and never blocks on them."""
+sockets by OpenSSL's own BIO, unless it is told to move the bytes itself, and never blocks on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,41 @@ def late() -> None:
     spin(SETTINGS["spin_s"])
 
 
-def shake_hands(loop: selectors.DefaultSelector, connection: ssl.SSLSocket) -> None:
+class Buffered:
+    """A connection to whose socket the library has no access: the program reads it, and writes the library's flights to it."""
+
+    def __init__(self, context: ssl.SSLContext, plain: socket.socket) -> None:
+        self._plain = plain
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.fileno, self.close = plain.fileno, plain.close
+
+    def do_handshake(self) -> None:
+        self._incoming.write(self._plain.recv(1 << 16))
+        try:
+            self._tls.do_handshake()
+        finally:
+            if self._outgoing.pending:
+                time.sleep(SETTINGS["write_s"])
+                self._write(self._outgoing.read())
+
+    def _write(self, flight: bytes) -> None:
+        length = -(-len(flight) // SETTINGS["pieces"])
+        for at in range(0, len(flight), length):
+            self._plain.send(flight[at : at + length])
+
+
+Connection = ssl.SSLSocket | Buffered
+
+
+def connection_of(context: ssl.SSLContext, plain: socket.socket) -> Connection:
+    plain.setblocking(False)
+    if SETTINGS["pieces"]:
+        return Buffered(context, plain)
+    return context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+
+
+def shake_hands(loop: selectors.DefaultSelector, connection: Connection) -> None:
     late()
     try:
         connection.do_handshake()
@@ -51,13 +85,11 @@ def main() -> None:
     while True:
         for key, _ in loop.select():
             if key.fileobj is not listener:
-                assert isinstance(key.fileobj, ssl.SSLSocket)
+                assert isinstance(key.fileobj, Connection)
                 shake_hands(loop, key.fileobj)
                 continue
             plain, _ = listener.accept()
-            plain.setblocking(False)
-            connection = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
-            loop.register(connection, selectors.EVENT_READ)
+            loop.register(connection_of(context, plain), selectors.EVENT_READ)
 
 
 if __name__ == "__main__":
