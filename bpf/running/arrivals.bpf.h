@@ -291,9 +291,8 @@ __noinline int end_queue(
 		before = clocks_at(arrived, duration_ns);
 	if (!before || !thread) /* it was in no call of a handshake before */
 		return 0;
-	read_clocks((struct task_struct *)bpf_get_current_task(), this_thread(), &thread->clocks, now);
-	if (thread->clocks.tid)
-		add_doings(handshake, before, &thread->clocks, duration_ns, now);
+	read_own_clocks(thread, now);
+	add_doings(handshake, before, &thread->clocks, duration_ns, now);
 	return 0;
 }
 

@@ -15,12 +15,12 @@
 
 static __always_inline void read_border(struct ssll_border *border, __u64 now)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	const struct task_struct *task = own_task();
 
 	border->at_ns = now;
 	border->run_ns = task->se.sum_exec_runtime;
 	border->ahead_ns = task->se.exec_start - border->run_ns;
-	border->delay_ns = bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
+	border->delay_ns = own_run_delay(task);
 	border->throttled_ns = throttled_so_far(task);
 	border->switches = task->nvcsw + task->nivcsw;
 	border->processor = bpf_get_smp_processor_id();

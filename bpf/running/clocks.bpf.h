@@ -68,7 +68,18 @@ static __always_inline __u64 throttled_of(struct task_struct *task)
 	return throttled_ns;
 }
 
-/* The same of the thread that runs, without a helper's call for each group: it is read at every border of its calls. */
+/* The thread that runs: what it holds is read without a helper's call. */
+static __always_inline const struct task_struct *own_task(void)
+{
+	return (const struct task_struct *)bpf_get_current_task_btf();
+}
+
+static __always_inline __u64 own_run_delay(const struct task_struct *own)
+{
+	return bpf_core_field_exists(own->sched_info.run_delay) ? own->sched_info.run_delay : 0;
+}
+
+/* The same as throttled_of, of the thread that runs. */
 static __always_inline __u64 throttled_so_far(const struct task_struct *task)
 {
 	const struct task_group *group;
@@ -88,7 +99,7 @@ static __always_inline __u64 throttled_so_far(const struct task_struct *task)
 static __always_inline void begin_busy(struct ssll_thread *thread, __u64 now)
 {
 	thread->busy_since_ns = now;
-	thread->run_delay_ns = run_delay_of((struct task_struct *)bpf_get_current_task());
+	thread->run_delay_ns = own_run_delay(own_task());
 }
 
 /* The part of the time since the outermost call began that the thread worked. */
@@ -102,7 +113,7 @@ static __always_inline __u64 busy_now(const struct ssll_thread *thread, __u64 ru
 /* The outermost of its calls has come back. */
 static __always_inline void end_busy(struct ssll_thread *thread, __u64 now)
 {
-	thread->busy_ns += busy_now(thread, run_delay_of((struct task_struct *)bpf_get_current_task()), now);
+	thread->busy_ns += busy_now(thread, own_run_delay(own_task()), now);
 	thread->busy_since_ns = 0;
 }
 
@@ -121,6 +132,22 @@ static __always_inline void read_clocks(struct task_struct *task, __u32 tid, str
 	clocks->sleeps = BPF_CORE_READ(task, nvcsw);
 	clocks->switches = clocks->sleeps + BPF_CORE_READ(task, nivcsw);
 	clocks->is_off = bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu);
+	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
+}
+
+/* Reads those of the thread that runs. */
+static __always_inline void read_own_clocks(struct ssll_thread *thread, __u64 now)
+{
+	const struct task_struct *own = own_task();
+	struct ssll_clocks *clocks = &thread->clocks;
+
+	clocks->tid = this_thread();
+	clocks->run_ns = own->se.sum_exec_runtime;
+	clocks->delay_ns = own_run_delay(own);
+	clocks->throttled_ns = throttled_so_far(own);
+	clocks->sleeps = own->nvcsw;
+	clocks->switches = clocks->sleeps + own->nivcsw;
+	clocks->is_off = 0;
 	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
 }
 
