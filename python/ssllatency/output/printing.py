@@ -86,9 +86,10 @@ def tell_line(line: str) -> None:
 def harmless(text: str, kept: Container[str] = ()) -> str:
     """The text in which nothing but line feeds and tabs controls the terminal: other such characters are written as JSON writes
     them, \\uNNNN, so that a document stays one. Those of `kept` stay as well."""
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():  # a stream of lines takes a tenth of the time so
         return text
-    return "".join(character if character in kept else _harmless(character) for character in text)
+    changed = {ord(character): _harmless(character) for character in set(text) if character not in kept}
+    return text.translate(changed)
 
 
 def _harmless(character: str) -> str:

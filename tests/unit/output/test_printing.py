@@ -74,6 +74,11 @@ def test_layout_and_letters_stay() -> None:
     assert harmless("a\tb\n\u2588 \u00b5s") == "a\tb\n\u2588 \u00b5s"
 
 
+def test_a_stream_of_lines_stays_but_for_what_controls_the_terminal() -> None:
+    assert harmless("one\ntwo \u00b5s\n") == "one\ntwo \u00b5s\n"
+    assert harmless("one\ntwo\r\n\x1b[m\x0e three\n", kept="\x0e") == "one\ntwo\\u000d\n\\u001b[m\x0e three\n"
+
+
 def test_nothing_else_writes_to_the_terminal() -> None:
     writing = [
         file.name
