@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -86,6 +87,10 @@ class Processes:
     def spent_unhit(self) -> Spent | None:
         """The same, at next to no cost, where no probe was hit since it was asked; None where one was."""
         return self.meter.spent_unhit() if self.meter else None
+
+    def tool_ns(self) -> int:
+        """Processor time that tracing has taken beside hits: this process' own, and that of programs at tracepoints."""
+        return time.process_time_ns() + (self.meter.elsewhere_ns() if self.meter else 0)
 
     def bursts(self) -> int:
         """As Following has it; 0 where nobody is followed."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_AIM = 0.5  # of the budget: what the tracer itself takes of the machine isn't in it, nor what comes in a moment
+_AIM = 0.5  # of the budget: what tracing takes beside hits isn't in it, nor what comes in a moment
 _PAYS_BACK_S = 20.0  # in which an excess is made up for
 _LEAST_AIM = 0.4  # of the budget, however much there is to be made up for
+_LEAST_BESIDE_TOOL = 0.2  # the same where the tracer itself takes much
 _LEAST_LEFT = 0.05  # of the budget for what goes into windows, however much of it the others take
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
 RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
@@ -36,6 +37,7 @@ class Controller:
         self._budget, self._most = budget, most
         self._added = 0.0  # what the windowed functions would take if they were watched all the time
         self._outside = 0.0  # what all others take
+        self._tool: float | None = None  # what the tracer itself took lately; not known before the first stratum has ended
         self._calm = 0
         self._roomy = 0  # strata that had room for more outside of windows
         self._patience = _CALM
@@ -69,11 +71,17 @@ class Controller:
         if whole is not None and part > 0:
             self._added = max(0.0, whole - self._outside) / part
 
+    def heard_tool(self, share: float) -> None:
+        """Hears what the tracer itself took in a stratum, by what the processes had: windows get shorter by it. It puts nothing
+        into windows, as what probes cost is known at once and the tracer's start is over soon."""
+        self._tool = share if self._tool is None else (self._tool + share) / 2
+
     def next(self, excess_s: float = 0.0, *, rests: bool = False, unseen: bool = False) -> Schedule:
         """What comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of the
         processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum; `unseen`: whether
         some of what is in windows hasn't had one yet, which then comes soon, so that a run of seconds has it as well."""
         aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
+        aim = max(aim - (self._tool or 0.0), self._budget * _LEAST_BESIDE_TOOL)
         if self.wants_more:
             self._move(1)
         elif self._has_room_for_a_tier():

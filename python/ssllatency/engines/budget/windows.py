@@ -24,7 +24,7 @@ from enum import Enum
 from ssllatency.engines.budget.controller import Controller, Schedule
 from ssllatency.engines.budget.dearness import Dearness
 from ssllatency.engines.budget.gates import Gates, resume
-from ssllatency.engines.cost.spent import Spent
+from ssllatency.engines.cost.spent import Spent, tool_share
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import NONE, UNKNOWN, Function, Sampling, Stratum, Work
 from ssllatency.model.windows.estimates import MOST_STRATA, basis_of, estimates, fewer
@@ -84,7 +84,7 @@ class Windows:
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
     `spent_unhit` tells the same as `spent` for less, where no probe was hit since that was asked, and None elsewhere. `again`:
     whether probes that were removed can be set again. `bursts` counts how often some process has hit so many that `tick` should
-    be called at once.
+    be called at once. `tool_ns`: the processor time that the tracer itself has used by now.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class Windows:
         spent_unhit: Callable[[], Spent | None] = lambda: None,
         again: bool = True,
         bursts: Callable[[], int] = lambda: 0,
+        tool_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._spent_unhit, self._again, self._bursts, self._burst = spent_unhit, again, bursts, 0
         self._budget, self._gates, self._spent, self._totals, self._work = budget, gates, spent, totals, work
@@ -122,6 +123,8 @@ class Windows:
         self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
         self._run_ns = 0  # all who pay, until the running stratum began
+        self._tool_ns = tool_ns
+        self._used: tuple[float, int, int] | None = None  # when it began, what the tracer had used by then, and the traced
         self._given_up: dict[Tier, float] = {}  # with what all took that was watched then
         self._over = self._resting = self._unhit = False
 
@@ -302,6 +305,7 @@ class Windows:
         self._share()
         run_ns = self._before.everyones_cpu_ns
         self._resting, self._run_ns = run_ns == self._run_ns, run_ns
+        self._hear_tool()
         schedule = self._schedule()
         while self._controller.level != len(self._windowed):
             self._move()
@@ -313,6 +317,13 @@ class Windows:
         self._shuts_s = self._opens_s + schedule.window_s
         self._planned_s, self._planned = self._clock(), self._work()
         self._share()
+
+    def _hear_tool(self) -> None:
+        """Of the stratum that has ended; of the time until the first one began nothing, as the tracer's start is in it."""
+        before, self._used = self._used, (self._clock(), self._tool_ns(), self._before.cpu_ns)
+        if before:
+            seconds, tool_ns, cpu_ns = (now - then for now, then in zip(self._used, before, strict=True))
+            self._controller.heard_tool(tool_share(tool_ns, cpu_ns, seconds))
 
     def _schedule(self) -> Schedule:
         unseen = not self._seen_tiers.issuperset(self._windowed)

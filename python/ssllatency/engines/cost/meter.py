@@ -161,13 +161,17 @@ class CostMeter:
             cpu_ns=self._times.total_ns,
             other_hits=sum(others),
             other_ns=self._whole_ns(others, costs),
-            elsewhere_ns=round(self._run_time.elsewhere * (time.monotonic() - self._began_s) * 1e9),
+            elsewhere_ns=self.elsewhere_ns(),
             processes=tuple(
                 ProcessCost(pid, sum(counts), cost_ns(counts, costs), self._run_ns(counts), self._times.of(pid))
                 for pid, counts in alone
             ),
             cores=tuple(CoreCost(core, self._whole_ns(counts, costs)) for core, counts in sorted(hits.by_core.items())),
         )
+
+    def elsewhere_ns(self) -> int:
+        """What programs took so far that don't run at probes."""
+        return round(self._run_time.elsewhere * (time.monotonic() - self._began_s) * 1e9) if self._began_s else 0
 
     def close(self) -> None:
         """Ends the measuring; may be called twice."""

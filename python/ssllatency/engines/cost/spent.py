@@ -66,6 +66,13 @@ def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
     return max(0, cost_ns) / whole_ns if whole_ns > 0 else None
 
 
+def tool_share(tool_ns: float, cpu_ns: float, seconds: float) -> float:
+    """What the tracer itself took in that many seconds, by the traced processes' processor time, of which a whole processor is
+    taken for granted: where less is used there is room for it."""
+    whole_ns = max(cpu_ns, seconds * 1e9)
+    return max(0.0, tool_ns) / whole_ns if whole_ns > 0 else 0.0
+
+
 class Paid:
     """What hits have cost, in nanoseconds, each at the price of when it was counted: the price is measured all the time, and
     what was paid before must not seem to grow while nothing is hit."""

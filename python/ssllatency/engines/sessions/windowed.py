@@ -30,6 +30,7 @@ def windows_of(
         spent_unhit=processes.spent_unhit,
         bursts=processes.bursts,
         again=attachment.can_set_again,
+        tool_ns=processes.tool_ns,
     )
 
 
