@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Measures what servers and strangers keep while each command runs with nothing but a target: nginx, haproxy, asyncio and
-PostgreSQL at full speed, and what clients feel of an nginx at half load."""
+PostgreSQL at full speed, and what clients feel of an nginx at half load. `--work` and `--command` measure a part of it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from bench.defaults.half_load import CLIENTS, HalfLoad
 from bench.defaults.runs import RATE, ServerWork, StrangerWork, commands, some
 from bench.page import machine
 from bench.rounds import Effort, Measured, Work, measure
-from bench.tracers import AGAIN, Tracer
+from bench.tracers import AGAIN, BenchError, Tracer
 from bench.works import CONNECTIONS, Cpus, build_pump, choose_cpus
 
 KEPT, CLOSE = "nginx, kept connections", "nginx, close"
@@ -39,18 +39,25 @@ class Bench:
         self._effort = Effort(at_least=rounds, budget_s=0, within=0.001)
         self.hits = hits.Hits()
 
-    def full_speed(self) -> dict[str, Measured]:
-        """Each work at full speed."""
+    def full_speed(self, works: Collection[str] = (), names: Collection[str] = ()) -> dict[str, Measured]:
+        """Each work at full speed, or these of them, with each command that is measured there, or these of them."""
+        return {
+            name: self._measure(name, make(), [row for row in rows if not names or row.name in (AGAIN, *names)])
+            for name, (make, rows) in self._works().items()
+            if not works or name in works
+        }
+
+    def _works(self) -> dict[str, tuple[Callable[[], Work], Sequence[Tracer]]]:
         everything, few = commands(), some("trace", "handshakes", "record")
         return {
-            KEPT: self._server(KEPT, self._nginx(), everything),
-            CLOSE: self._server(CLOSE, self._nginx("-H", "Connection: close"), everything),
-            "2 workers": self._server("2 workers", self._nginx(workers=2), few),
-            "4 workers": self._server("4 workers", self._nginx(workers=4), few),
-            "haproxy": self._server("haproxy", partial(servers.haproxy, self._directory, self._cpus), few),
-            "asyncio": self._server("asyncio", partial(servers.python, self._directory, self._cpus), few),
-            "PostgreSQL": self._server("PostgreSQL", partial(servers.postgresql, self._directory, self._cpus), few),
-            "a stranger": self._measure("a stranger", self._stranger(), everything),
+            KEPT: (self._server(self._nginx()), everything),
+            CLOSE: (self._server(self._nginx("-H", "Connection: close")), everything),
+            "2 workers": (self._server(self._nginx(workers=2)), few),
+            "4 workers": (self._server(self._nginx(workers=4)), few),
+            "haproxy": (self._server(partial(servers.haproxy, self._directory, self._cpus)), few),
+            "asyncio": (self._server(partial(servers.python, self._directory, self._cpus)), few),
+            "PostgreSQL": (self._server(partial(servers.postgresql, self._directory, self._cpus)), few),
+            "a stranger": (self._stranger, everything),
         }
 
     def half_load(self, rate: float) -> Measured:
@@ -61,10 +68,8 @@ class Bench:
     def _nginx(self, *options: str, workers: int = 1) -> Callable[[], AbstractContextManager[servers.Served]]:
         return partial(servers.nginx, self._directory, self._cpus, *options, workers=workers)
 
-    def _server(
-        self, name: str, served: Callable[[], AbstractContextManager[servers.Served]], rows: Sequence[Tracer]
-    ) -> Measured:
-        return self._measure(name, ServerWork(served, self._directory, self._seconds), rows)
+    def _server(self, served: Callable[[], AbstractContextManager[servers.Served]]) -> Callable[[], Work]:
+        return partial(ServerWork, served, self._directory, self._seconds)
 
     def _stranger(self) -> StrangerWork:
         return StrangerWork(build_pump(self._directory), self._cpus.server, self._directory, TURNS)
@@ -83,12 +88,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="at least 2 (3)")
     parser.add_argument("--seconds", type=float, default=4.0, metavar="S", help="of each measurement (4)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
+    for option, what in (("--work", "column"), ("--command", "row")):
+        parser.add_argument(option, action="append", default=[], metavar="NAME", help=f"only this {what}: a table and no page")
     arguments = parser.parse_args()
+    in_part = bool(arguments.work or arguments.command)
+    if in_part and arguments.output:
+        parser.error("a page has all works and commands.")
 
     def make_page() -> str:
         with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
             bench = Bench(Path(directory), choose_cpus(), arguments.rounds, arguments.seconds, SystemRandom())
-            works = bench.full_speed()
+            works = bench.full_speed(arguments.work, arguments.command)
+            if in_part:
+                if not works:
+                    raise BenchError("no work has that name.")
+                return f"{page.kept_table(works)}\n"
             rate = fmean(works[KEPT].untraced(RATE)) / 2
             half = bench.half_load(rate)
         return page.PAGE.format(
