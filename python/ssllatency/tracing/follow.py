@@ -306,6 +306,8 @@ class Follower:
         apart by what is told of it is looked at."""
         if self._resolved.selection.libraries and not self._seen.may_be_traced(mapping):
             return False
+        if self._resolved.everyone and mapping.pid in own_pids():
+            return False
         number = self._seen.certain(mapping)
         if number is None:
             return not self._seen.is_settled(mapping)

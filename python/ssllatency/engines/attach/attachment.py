@@ -278,7 +278,7 @@ class Attachment:
     def _is_copied(self, number: int) -> bool:
         image, offset = self.images[number], self.site_in(number)
         status = status_of(image)
-        if offset is None or status in (None, self._probed_as.get(number)):
+        if offset is None or status in (None, self._probed_as.setdefault(number, status)):
             return False
         if not is_probed(image, offset):
             return True
