@@ -41,6 +41,7 @@ _VARYING = (
 # What comes about by chance: who waits for whom, and whether two runs differ in more than their times.
 _PERHAPS = {
     "wait: peer",
+    "wait: application",
     "round trips",
     "queue: server",
     "before: ClientHello",
