@@ -121,7 +121,7 @@ def within_budget() -> dict[str, Any]:
     """At a budget that the load stays below all is counted. At one that nothing stays below, reads and writes go first:
     into windows where this kernel can, else they are given up, which the report says; handshakes are counted on as long."""
     nginx = server()
-    with Trace(nginx.master_pid, options=("--budget", "90%")) as command:
+    with Trace(nginx.master_pid, options=("--budget", "99.99%")) as command:
         expected = connect(nginx)
     assert "sampling" not in command.document
     facts = assert_document(command.document, expected)
