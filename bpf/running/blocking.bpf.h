@@ -18,8 +18,7 @@
 /* Whether the thread has slept since this was last asked. */
 static __always_inline bool has_slept(struct ssll_thread *thread)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	__u64 sleeps = task->nvcsw;
+	__u64 sleeps = own_task()->nvcsw;
 	bool slept = sleeps != thread->sleeps;
 
 	thread->sleeps = sleeps;

@@ -19,6 +19,12 @@ enum {
 	CLOCKS_AGREE_NS = 1000 * 1000 * 1000, /* for so long the distance of two clocks stays the same */
 };
 
+/* The thread that runs: what it holds is read without a helper's call. */
+static __always_inline const struct task_struct *own_task(void)
+{
+	return (const struct task_struct *)bpf_get_current_task_btf();
+}
+
 /* The thread that runs says how far the scheduler's clock is behind ours, at most. */
 static __always_inline void compare_clocks(__u64 switched_in, __u64 now)
 {
@@ -34,7 +40,7 @@ static __always_inline void compare_clocks(__u64 switched_in, __u64 now)
 }
 
 /* How long the thread that runs has had its processor. */
-static __always_inline __u64 run_since_switch(const struct task_struct *task, __u64 now)
+static __always_inline __u64 run_since_switch(__u64 now)
 {
 	volatile struct ssll_handshake_counters *counters = &handshake_counters;
 	__u64 ahead_ns = counters->ahead_ns, before_ns = counters->ahead_before_ns;
@@ -42,7 +48,7 @@ static __always_inline __u64 run_since_switch(const struct task_struct *task, __
 
 	if ((__s64)(before_ns - ahead_ns) < 0)
 		ahead_ns = before_ns;
-	ran_ns = now - BPF_CORE_READ(task, sched_info.last_arrival) - ahead_ns;
+	ran_ns = now - own_task()->sched_info.last_arrival - ahead_ns;
 	return ran_ns > 0 ? ran_ns : 0;
 }
 
@@ -66,12 +72,6 @@ static __always_inline __u64 throttled_of(struct task_struct *task)
 		group = BPF_CORE_READ(group, parent);
 	}
 	return throttled_ns;
-}
-
-/* The thread that runs: what it holds is read without a helper's call. */
-static __always_inline const struct task_struct *own_task(void)
-{
-	return (const struct task_struct *)bpf_get_current_task_btf();
 }
 
 static __always_inline __u64 own_run_delay(const struct task_struct *own)
@@ -164,13 +164,11 @@ static __always_inline __u64 take_of(__u64 *left_ns, __u64 before_ns, __u64 afte
 /* How long the thread that runs has had a processor since its clocks stood so; more than can be where it has ever since. */
 static __always_inline __u64 run_between(const struct ssll_clocks *before, const struct ssll_clocks *after, __u64 now)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-
 	if (!before->is_off && after->sleeps == before->sleeps)
 		return ~0ULL;
-	if (after->switches != before->switches || !bpf_core_field_exists(task->sched_info.last_arrival))
+	if (after->switches != before->switches || !bpf_core_field_exists(own_task()->sched_info.last_arrival))
 		return after->run_ns - before->run_ns;
-	return run_since_switch(task, now);
+	return run_since_switch(now);
 }
 
 /* Adds what the thread did in `duration_ns` until `now`, at whose borders its clocks stood so. */

@@ -20,7 +20,7 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import Role
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.tails import Tails
+from ssllatency.stacks.openssl.tables.tails import Tails
 from tests.fuzz.invariants import check_sites, image_of
 
 ROOM = 512  # bytes of the function that are the fuzzer's

@@ -50,10 +50,10 @@ from ssllatency.targets import (
     root_paths,
     tls_candidates,
 )
-from ssllatency.tracing.changed_code import OWN_LINKS, endangered, unprobed
 from ssllatency.tracing.expected import image_of
-from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
-from ssllatency.tracing.own_links import Growing, OwnLinks
+from ssllatency.tracing.links.changed_code import OWN_LINKS, endangered, unprobed
+from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
+from ssllatency.tracing.links.own_links import Growing, OwnLinks
 from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
 from ssllatency.tracing.seen_files import SeenFiles
 
@@ -193,26 +193,32 @@ class Follower:
         for number in self._attachment.leave_copied():
             image = self._attachment.images[number]
             try:
-                self._trace_copy(number, image)
+                traced = self._trace_copy(number, image)
             except (SsllatencyError, OSError) as error:
                 self._refuse(f"The copy of {image.plan.path} isn't traced: {error}")
+                continue
+            if not traced:
+                continue
             self._say(
                 f"{image.plan.path} was touched or opened for writing while it was traced, and an overlay has copied it:"
                 " calls of who mapped the copy before now aren't counted until now. Of processes that run the original,"
                 " functions that are watched in windows aren't counted any more."
             )
 
-    def _trace_copy(self, number: int, image: TracedImage) -> None:
+    def _trace_copy(self, number: int, image: TracedImage) -> bool:
+        """Whether it is traced now. Where it would harm somebody, that was said."""
         descriptor = os.dup(int(image.file.rpartition("/")[2]))
         self._stack.callback(os.close, descriptor)
         copy = self._made_safe(replace(image, file=f"/proc/self/fd/{descriptor}", pids=()))
         if copy is None:
-            return
+            return False
         self._extend([copy])
         new = len(self._attachment.images) - 1
-        if self._attachment.images[new].file == copy.file:  # else none of its functions was asked for
-            self._seen.renumber(number, new)
-            self._attached_ns[new] = time.monotonic_ns()
+        if self._attachment.images[new].file != copy.file:  # none of its functions was asked for
+            return False
+        self._seen.renumber(number, new)
+        self._attached_ns[new] = time.monotonic_ns()
+        return True
 
     def _look_for_others(self) -> None:
         """Says once, when there are any, which other processes pay for the links that the targets share."""
@@ -311,7 +317,7 @@ class Follower:
         number = self._seen.certain(mapping)
         if number is None:
             return not self._seen.is_settled(mapping)
-        alone = self._links.are_own(number) and not self._links.has(mapping.pid, number)
+        alone = self._attachment.has_own_links(number) and not self._links.has(mapping.pid, number)
         return alone or mapping.pid not in self._attachment.targets
 
     def _is_time(self) -> bool:
@@ -405,7 +411,7 @@ class Follower:
         for key, mapping in mapped.items():
             number = self._seen.certain(mapping)
             if number is not None:
-                if self._links.are_own(number):
+                if self._attachment.has_own_links(number):
                     self._attachment.late.add(pid)
             elif not self._seen.is_settled(mapping) and (not self._resolved.everyone or has_library_name(mapping.path)):
                 if has_looked and self._is_late():
@@ -438,7 +444,7 @@ class Follower:
                     self._attachment.late.add(mapping.pid)
                 return None
             if file.identity in self._seen.traced:
-                if self._links.are_own(self._seen.traced[file.identity]):
+                if self._attachment.has_own_links(self._seen.traced[file.identity]):
                     self._attachment.late.add(mapping.pid)
                 return None
             image = None if self._seen.has_examined(file.version) else image_of(file, self._resolved.source)
@@ -463,7 +469,7 @@ class Follower:
         return next((file for file in opened if file and file.numbers == mapping.numbers), None)
 
     def _attached(self, file: MappedFile | ExpectedFile, number: int) -> None:
-        self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._links.are_own(number))
+        self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._attachment.has_own_links(number))
         self._links.note(self._attachment.images[number].pids, number)
         self._attached_ns[number] = time.monotonic_ns()
 
@@ -582,7 +588,7 @@ class Follower:
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
         for number, traced in enumerate(self._attachment.images):
-            if self._links.are_own(number):
+            if self._attachment.has_own_links(number):
                 continue
             offset = self._attachment.site_in(number) if image.plan.may_be(traced.plan) else None
             if offset is not None and code_byte(pid, file, offset) not in (None, *_byte_of(image.file, offset)):

@@ -74,7 +74,7 @@ def resolved_ahead(
 
     resolved = resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
     end_if_asked()
-    from ssllatency.tracing.changed_code import spared
+    from ssllatency.tracing.links.changed_code import spared
 
     return spared(resolved, request(resolved, arguments), arguments)
 

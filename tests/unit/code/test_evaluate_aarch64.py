@@ -16,8 +16,8 @@ from ssllatency.code.values import Case, Field, Place, Value
 from ssllatency.elf.image import Image
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.stacks.openssl.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.tables.providers import Algorithm, algorithms
 
 Assembler = Callable[[str], AssembledAarch64]
 ARGUMENT = Place("argument", 0)

@@ -23,9 +23,9 @@ from ssllatency.elf.source import MAX_FILE, Source
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
 from ssllatency.stacks.openssl.labels import label_paths
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.stacks.openssl.names.library import names
-from ssllatency.stacks.openssl.providers import algorithms
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.tables.providers import algorithms
 
 SOURCES = ("shapes.c", "shapes2.c", "methods.c", "provider.c", "accessors.c")
 SOURCES_OF_LABELS = ("shapes.c", "shapes2.c", "labels.c")

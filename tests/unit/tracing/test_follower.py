@@ -23,8 +23,9 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile, Version
-from ssllatency.tracing import follow, hit_costs, others, own_links
+from ssllatency.tracing import follow, hit_costs
 from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.links import others, own_links
 from ssllatency.tracing.resolve import Resolved, library_of
 
 OLD, NEW = 100, 101  # processes
@@ -129,6 +130,7 @@ class Session:
             leave_overwritten=lambda: self.overwritten.copy(),
             leave_copied=lambda: [self.copied.pop()] if self.copied else [],
             may_link_each=True,
+            has_own_links=lambda number: alone or images[number].own_links,
         )
         traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
         everyone = selection.everything or bool(selection.libraries)

@@ -17,7 +17,7 @@ from ssllatency.elf.source import ElfError
 from ssllatency.probes.cache.kept import Cache, Subject, Work
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Settings
 from ssllatency.targets import Selection, all_processes, file_identity, select
-from ssllatency.tracing.others import OtherUsers, maps_any
+from ssllatency.tracing.links.others import OtherUsers, maps_any
 from ssllatency.tracing.planning import fork_server
 from ssllatency.tracing.planning.findings import File, Findings
 from ssllatency.tracing.planning.reading import Reading, listen, start

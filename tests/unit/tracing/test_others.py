@@ -13,8 +13,8 @@ from ssllatency.output.printing import tell
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 from ssllatency.targets import Process, mapped_files
-from ssllatency.tracing import others
-from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
+from ssllatency.tracing.links import others
+from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
 
 COSTS = HitCosts(400, 650, 14_000, 300, 100)
 

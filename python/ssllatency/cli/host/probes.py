@@ -28,7 +28,7 @@ from ssllatency.targets import Selection, all_processes
 from ssllatency.tracing import hit_costs
 from ssllatency.tracing.file_facts import why_not_traced
 from ssllatency.tracing.follow import childless, rules_for
-from ssllatency.tracing.others import maps_any
+from ssllatency.tracing.links.others import maps_any
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.engines.attach.code_check import is_overwritten, is_probed, status_of
+from ssllatency.engines.attach.code_check import Status, is_overwritten, is_probed, status_of
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
@@ -103,7 +103,7 @@ class Attachment:
         self._times_taken_in = 0  # what is below handshakes
         self._held: set[Tier] = set()
         self._left_alone: set[int] = set()  # numbers of images that get no probe any more
-        self._probed_as: dict[int, tuple[int, ...] | None] = {}  # by number, the status of a file that has its probes
+        self._probed_as: dict[int, Status | None] = {}  # by number, the status of a file that has its probes
         self._came_back: set[Tier] = set()
         self._below: SitesOf | None = None
         self.processes.when_ended.append(self._release)

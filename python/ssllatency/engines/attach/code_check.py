@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, Covered
@@ -21,6 +22,16 @@ from ssllatency.safe_open import open_regular
 
 _INSTRUCTION = 4  # bytes, of which a breakpoint changes any
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
+
+
+class Status(NamedTuple):
+    """What changes when a file is written to, or copied to another layer of its overlay."""
+
+    device: int
+    inode: int
+    size: int
+    written_ns: int
+    changed_ns: int
 
 
 def check_code(image: TracedImage, offsets: Iterable[int]) -> None:
@@ -44,9 +55,8 @@ def is_overwritten(image: TracedImage) -> bool:
     says that something was written since this was asked last."""
     try:
         with _opened(image.file) as descriptor:
-            status = os.fstat(descriptor)
-            now = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-            settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _TIMES_TELL_NS
+            now = _status(descriptor)
+            settled = time.time_ns() - max(now.written_ns, now.changed_ns) > _TIMES_TELL_NS
             if settled and _unwritten.get(image.file) == now:
                 return False
             _check(image, (), lambda code: os.pread(descriptor, code.size, code.offset))
@@ -56,17 +66,21 @@ def is_overwritten(image: TracedImage) -> bool:
     return False
 
 
-_unwritten: dict[str, tuple[int, ...]] = {}  # by path of a descriptor, the status of a file that had the code of its plan
+_unwritten: dict[str, Status] = {}  # by path of a descriptor, the status of a file that had the code of its plan
 
 
-def status_of(image: TracedImage) -> tuple[int, ...] | None:
-    """What changes when the file is written to, or copied to another layer of its overlay; None where it can't be asked."""
+def status_of(image: TracedImage) -> Status | None:
+    """That of the image's file; None where it can't be asked."""
     try:
         with _opened(image.file) as descriptor:
-            status = os.fstat(descriptor)
+            return _status(descriptor)
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _status(descriptor: int) -> Status:
+    status = os.fstat(descriptor)
+    return Status(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_probed(image: TracedImage, offset: int) -> bool:

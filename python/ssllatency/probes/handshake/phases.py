@@ -42,7 +42,7 @@ from ssllatency.stacks.openssl import hidden
 from ssllatency.stacks.openssl.callbacks import TICKET_KEY, CallbackPath, callback_paths
 from ssllatency.stacks.openssl.hidden import Hidden
 from ssllatency.stacks.openssl.libssl_code import LibsslCode, static_code
-from ssllatency.stacks.openssl.methods import ssl_methods
+from ssllatency.stacks.openssl.tables.methods import ssl_methods
 from ssllatency.stacks.phases import Callee, Phase, Transport
 from ssllatency.stacks.registry import called, stack_of
 

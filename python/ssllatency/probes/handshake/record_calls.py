@@ -18,7 +18,7 @@ from ssllatency.elf.image import Image
 from ssllatency.probes.handshake.pointer_calls import calls_through
 from ssllatency.stacks.openssl.accessors import field_returned
 from ssllatency.stacks.openssl.libssl_code import LibsslCode
-from ssllatency.stacks.openssl.tails import handshake_slots
+from ssllatency.stacks.openssl.tables.tails import handshake_slots
 from ssllatency.stacks.phases import Callee, Transport
 
 READ, WRITE = Callee(Transport.WAIT_PEER, "ssl_read_bytes"), Callee(Transport.WAIT_WINDOW, "ssl_write_bytes")

@@ -17,7 +17,7 @@ from ssllatency.elf.image import Function, Image
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.plan import OperationPlan
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.tails import Tails, handshake_slots
+from ssllatency.stacks.openssl.tables.tails import Tails, handshake_slots
 
 _FOUND = "SSL_METHOD"
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Image
     from ssllatency.stacks.names import Names
-    from ssllatency.stacks.openssl.tables import OpenSslTables
-    from ssllatency.stacks.openssl.tails import Tails
+    from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
+    from ssllatency.stacks.openssl.tables.tails import Tails
 
 
 class OpenSsl(Stack):
@@ -77,13 +77,13 @@ class OpenSsl(Stack):
 
     def tables(self, image: Image) -> OpenSslTables:
         """Those of methods and of the default provider."""
-        from ssllatency.stacks.openssl.tables import OpenSslTables
+        from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
 
         return OpenSslTables(image)
 
     def tails(self, image: Image) -> Tails:
         """Those through tables of methods."""
-        from ssllatency.stacks.openssl.tails import Tails
+        from ssllatency.stacks.openssl.tables.tails import Tails
 
         return Tails(image)
 

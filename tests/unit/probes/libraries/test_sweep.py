@@ -31,7 +31,7 @@ from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.plan import Leaving, Probe, Role
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.tails import Tails
+from ssllatency.stacks.openssl.tables.tails import Tails
 from ssllatency.stacks.operation import Operation
 
 SEED = 3805

@@ -10,7 +10,7 @@ from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.code.flow import Unplannable
 from ssllatency.probes.plan import Role
-from ssllatency.stacks.openssl.tails import handshake_slots
+from ssllatency.stacks.openssl.tables.tails import handshake_slots
 
 Assembler = Callable[[str], Assembled]
 

@@ -12,8 +12,8 @@ from tests import foreign
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.stacks.openssl.providers import algorithms
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.tables.providers import algorithms
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.stacks.openssl.providers import algorithms
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.tables.providers import algorithms
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
 LIBSSL, LIBCRYPTO = FOLDER / "libssl.so.3", FOLDER / "libcrypto.so.3"

@@ -10,8 +10,8 @@ from tests.fixtures import build
 from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.stacks.openssl.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.tables.providers import Algorithm, algorithms
 
 RSA = {8: "rsa_ossl_public_encrypt", 16: "rsa_ossl_public_decrypt", 24: "rsa_ossl_private_encrypt"}
 RSA |= {32: "rsa_ossl_private_decrypt", 40: "rsa_ossl_mod_exp", 48: "BN_mod_exp_mont"}

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ssllatency.code.returns import returned_address
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, ssl_methods
 
 _RSA = ("RSA_private_encrypt", "RSA_private_decrypt", "RSA_public_encrypt", "RSA_public_decrypt", "RSA_sign", "RSA_verify")
 _EC_KEY = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from ssllatency.elf.image import ElfError, Function, Image
-from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method
-from ssllatency.stacks.openssl.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method
+from ssllatency.stacks.openssl.tables.providers import Algorithm, algorithms
 from ssllatency.stacks.operation import Operation
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.bpf import kernel
-from ssllatency.tracing.changed_code import unprobed
+from ssllatency.tracing.links.changed_code import unprobed
 
 _WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, how much is spent on new children
 
@@ -64,10 +64,6 @@ class OwnLinks:
         attachment = self._session.attachment
         return attachment.each_process or any(image.own_links for image in attachment.images)
 
-    def are_own(self, number: int) -> bool:
-        """Whether each process has links of its own to that file."""
-        return self._session.attachment.each_process or self._session.attachment.images[number].own_links
-
     @property
     def pids(self) -> Collection[int]:
         """The processes that have links of their own, or are known to get none."""
@@ -87,7 +83,7 @@ class OwnLinks:
 
     def note(self, pids: Iterable[int], number: int) -> None:
         """Takes it that the processes map this file, and have links to it by now."""
-        if not self.are_own(number):
+        if not self._session.attachment.has_own_links(number):
             return
         if not self._session.attachment.each_process:
             self._watch_children()
@@ -122,7 +118,9 @@ class OwnLinks:
     def include(self, pid: int, numbers: Iterable[int]) -> list[int]:
         """Attaches to the process those of the files that it maps and that aren't attached to it yet, but for those whose code
         it has changed; which these were. AttachError where the kernel refuses."""
-        new = self._attach(pid, [number for number in numbers if self.are_own(number) and not self.has(pid, number)])
+        new = self._attach(
+            pid, [number for number in numbers if self._session.attachment.has_own_links(number) and not self.has(pid, number)]
+        )
         self._mapping |= {pid} if new else set()
         return new
 
@@ -146,7 +144,10 @@ class OwnLinks:
         for pids in self._spared.values():
             pids |= {pid: began_ns} if parent in pids else {}  # it has its parent's memory until it maps the file anew
         numbers = sorted(of_parent) or range(len(self._session.attachment.images))
-        self._attach(pid, [number for number in numbers if self.are_own(number) and not self.spares(pid, number)])
+        self._attach(
+            pid,
+            [number for number in numbers if self._session.attachment.has_own_links(number) and not self.spares(pid, number)],
+        )
         self._spent_ns += time.monotonic_ns() - began_ns
         return True
 
