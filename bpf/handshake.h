@@ -7,11 +7,13 @@
 
 /*
  * What a handshake's time is split into. WALL = CALLS + the waits; CALLS = the phases + REST. ON_CPU and OFF_CPU split CALLS,
- * COMPLETION and RESUMPTION WAIT_OFFLOAD, where they are known.
+ * where that is known.
  *
  * A wait for the peer is WAIT_PEER until its bytes arrived and QUEUE_SERVER from then on; where it isn't known when they
  * arrived, all of it is WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection until
- * the ClientHello arrived, and from then to the first call. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
+ * the ClientHello arrived, and from then to the first call. A wait for an offload is WAIT_OFFLOAD until the
+ * operation was completed, and QUEUE_OFFLOAD, a part of QUEUE_SERVER, from then on; where no completion was seen, all of it is
+ * WAIT_OFFLOAD, and COMPLETION is that of the others. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
  * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
  * OFF_CPU_RUNNABLE of OFF_CPU, OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT =
  * QUEUE_START + WALL, on a server.
@@ -33,7 +35,7 @@ enum ssll_part {
 	SSLL_PART_ON_CPU = 13,
 	SSLL_PART_OFF_CPU = 14,
 	SSLL_PART_OFFLOAD_COMPLETION = 15,
-	SSLL_PART_OFFLOAD_RESUMPTION = 16,
+	SSLL_PART_QUEUE_OFFLOAD = 16,
 	SSLL_PART_WAIT_HELLO = 17,
 	SSLL_PART_QUEUE_START = 18,
 	SSLL_PART_QUEUE_SERVER = 19,
@@ -337,7 +339,9 @@ struct ssll_handshake {
 	__u32 losses;       /* of the connection so far: segments sent again or received out of order */
 	__u32 resent;       /* the same, those sent again alone */
 	__u32 retransmissions;
-	__u32 watch; /* of what is below handshakes, when the call began: bits of counters.shut */
+	__u32 watch;           /* of what is below handshakes, when the call began: bits of counters.shut */
+	__u32 wake_descriptor; /* that its offload wakes the application by, where that is known */
+	__u32 pad;
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the
@@ -569,7 +573,7 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 64, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 48, "border");
 _Static_assert(sizeof(struct ssll_arrival) == 144, "arrival");

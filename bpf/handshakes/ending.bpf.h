@@ -39,6 +39,8 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, boo
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
+	handshake->parts[SSLL_PART_WAIT_OFFLOAD] -= handshake->parts[SSLL_PART_QUEUE_OFFLOAD];
+	handshake->parts[SSLL_PART_QUEUE_SERVER] += handshake->parts[SSLL_PART_QUEUE_OFFLOAD];
 	handshake->parts[SSLL_PART_QUEUE] = handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_QUEUE_SERVER];
 	if (server)
 		handshake->parts[SSLL_PART_CLIENT_WAIT] =

@@ -11,7 +11,7 @@
 
 #include "common/tasks.bpf.h"
 #include "common/times.bpf.h"
-#include "running/running.bpf.h"
+#include "running/history.bpf.h"
 
 /* A descriptor of a process. */
 struct wake_key {
@@ -19,10 +19,15 @@ struct wake_key {
 	__u32 descriptor;
 };
 
-/* The handshake whose job is woken by a write to the descriptor: once that has ended, both numbers are soon another's. */
+/* The handshake whose job is woken by a write to the descriptor: once that has ended, both numbers are soon another's. The
+ * thread is the one that is expected to come for it, and its clocks are those at the completion. */
 struct woken {
 	struct ssll_handshake_key handshake;
 	__u64 began_ns;
+	__u64 task;
+	struct ssll_clocks clocks;
+	__u32 tid;
+	__u32 pad;
 };
 
 struct {
@@ -67,6 +72,9 @@ static __always_inline int note_wake(__u32 descriptor)
 		return 0;
 	woken.handshake.ssl = thread->ssl;
 	woken.began_ns = handshake->began_ns;
+	woken.task = bpf_get_current_task();
+	woken.tid = tid;
+	handshake->wake_descriptor = descriptor;
 	bpf_map_update_elem(&wakes, &key, &woken, BPF_ANY);
 	return 0;
 }
@@ -89,8 +97,10 @@ static __always_inline int note_completion(__u32 descriptor)
 
 	if (!handshake || handshake->began_ns != woken->began_ns)
 		return 0;
-	if (!handshake->completed_ns)
+	if (!handshake->completed_ns) {
 		handshake->completed_ns = bpf_ktime_get_ns();
+		read_clocks((struct task_struct *)woken->task, woken->tid, &woken->clocks, handshake->completed_ns);
+	}
 	count_poller();
 	return 0;
 }
@@ -107,6 +117,19 @@ static __always_inline void begin_offload_wait(struct ssll_handshake *handshake)
 	count(&handshake_counters.pauses);
 	if (waiting > 0)
 		raise_to(&handshake_counters.most_waiting_offload, waiting);
+}
+
+/* The operation was completed then, and the thread that runs has come for it now: until then its time was queue. */
+__noinline int end_offload_queue(struct ssll_handshake *handshake, __u64 completed, __u64 now)
+{
+	struct wake_key key = {.tgid = this_process()};
+	struct woken *woken;
+
+	if (!handshake)
+		return 0;
+	key.descriptor = handshake->wake_descriptor;
+	woken = bpf_map_lookup_elem(&wakes, &key);
+	return add_meanwhile(handshake, woken ? &woken->clocks : NULL, completed, now - completed, now);
 }
 
 /* The wait ends at `now`; splits it at the completion where that was seen. */
@@ -128,7 +151,9 @@ static __always_inline void end_offload_wait(struct ssll_handshake *handshake, _
 	if (completed > now)
 		completed = now;
 	handshake->parts[SSLL_PART_OFFLOAD_COMPLETION] += completed - handshake->since_ns;
-	handshake->parts[SSLL_PART_OFFLOAD_RESUMPTION] += now - completed;
+	handshake->parts[SSLL_PART_QUEUE_OFFLOAD] += now - completed;
+	if (now > completed)
+		end_offload_queue(handshake, completed, now);
 }
 
 /* A thread ends: with the last one of a process, whatever of it waits. */

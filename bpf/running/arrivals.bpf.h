@@ -275,8 +275,6 @@ __noinline int look_who_left(struct ssll_handshake *handshake, __u64 ssl)
 __noinline int end_queue(
         struct ssll_handshake *handshake, const struct ssll_arrival *arrival, __u64 arrived, __u64 duration_ns, __u64 now)
 {
-	struct ssll_thread *thread = find_thread();
-	const struct ssll_clocks *before;
 	__u64 later_ns;
 
 	if (!handshake || !arrival)
@@ -286,14 +284,7 @@ __noinline int end_queue(
 		handshake->flags |= SSLL_FLAG_SEVERAL;
 		handshake->arrived_seq = arrival->seq;
 	}
-	before = &arrival->clocks;
-	if (!before->tid || before->tid != this_thread()) /* another thread came for it than was expected */
-		before = clocks_at(arrived, duration_ns);
-	if (!before || !thread) /* it was in no call of a handshake before */
-		return 0;
-	read_own_clocks(thread, now);
-	add_doings(handshake, before, &thread->clocks, duration_ns, now);
-	return 0;
+	return add_meanwhile(handshake, &arrival->clocks, arrived, duration_ns, now);
 }
 
 /* Adds what passed before the first call where the ClientHello had arrived by then. Returns how long it lay there. */

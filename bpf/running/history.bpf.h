@@ -154,4 +154,25 @@ static __always_inline const struct ssll_clocks *clocks_at(__u64 moment, __u64 d
 	return best && best->clocks.tid == tid ? &best->clocks : NULL;
 }
 
+/*
+ * Something lay in the queue since that moment, and the thread that runs has come for it now: adds what it did meanwhile.
+ * `expected` are the clocks at that moment of the thread that was expected to come.
+ */
+__noinline int add_meanwhile(
+        struct ssll_handshake *handshake, const struct ssll_clocks *expected, __u64 moment, __u64 duration_ns, __u64 now)
+{
+	const struct ssll_clocks *before = expected;
+	struct ssll_thread *thread = find_thread();
+
+	if (!handshake)
+		return 0;
+	if (!before || !before->tid || before->tid != this_thread()) /* another thread has come */
+		before = clocks_at(moment, duration_ns);
+	if (!before || !thread) /* it was in no call of a handshake before */
+		return 0;
+	read_own_clocks(thread, now);
+	add_doings(handshake, before, &thread->clocks, duration_ns, now);
+	return 0;
+}
+
 #endif

@@ -211,7 +211,7 @@ class Part(IntEnum):
     ON_CPU = 13
     OFF_CPU = 14
     OFFLOAD_COMPLETION = 15
-    OFFLOAD_RESUMPTION = 16
+    QUEUE_OFFLOAD = 16
     WAIT_HELLO = 17
     QUEUE_START = 18
     QUEUE_SERVER = 19
@@ -627,10 +627,12 @@ class Handshake(ctypes.Structure):
         ("resent", ctypes.c_uint32),
         ("retransmissions", ctypes.c_uint32),
         ("watch", ctypes.c_uint32),
+        ("wake_descriptor", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Handshake) == 432
+assert ctypes.sizeof(Handshake) == 440
 
 
 class Labels(ctypes.Structure):

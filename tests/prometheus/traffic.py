@@ -77,7 +77,8 @@ def shake(
         times[Part.PEER_VERIFICATION] = round(slow * 0.1 * _MS * random.lognormvariate(0, 0.2))
     if offload and not resumed:
         completed = round(0.6 * _MS * random.lognormvariate(0, 0.2))
-        times |= {Part.COMPLETION: completed, Part.RESUMPTION: 40_000, Part.WAIT_OFFLOAD: completed + 40_000}
+        times |= {Part.COMPLETION: completed, Part.WAIT_OFFLOAD: completed, Part.QUEUE_OFFLOAD: 40_000}
+        times[Part.QUEUE_SERVER] += 40_000
     process = f"{PROCESSES[pid][0]}({pid})"
     of = {Label.PROCESS: process, Label.VERSION: version, Label.RESUMED: "yes" if resumed else "no",
           Label.CIPHER: "TLS_AES_256_GCM_SHA384", Label.GROUP: random.choice(("x25519", "X25519MLKEM768"))}  # fmt: skip

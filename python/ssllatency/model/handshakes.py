@@ -22,15 +22,16 @@ class Part(StrEnum):
     The phases lie in the calls, the waits between them. A wait for the peer is WAIT_PEER until its bytes arrived, then
     QUEUE_SERVER until this server came back for them; where it isn't known when they arrived, all of it is
     WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection to the ClientHello's
-    arrival, and from that to the first call. QUEUE is QUEUE_START and QUEUE_SERVER together, and QUEUE_HANDSHAKES to
+    arrival, and from that to the first call. A wait for an offload is WAIT_OFFLOAD until its operation was completed, and
+    QUEUE_OFFLOAD, a part of QUEUE_SERVER, until this server came back for it; where the completion wasn't seen, all of it is
+    WAIT_OFFLOAD, and COMPLETION is that of the others. QUEUE is QUEUE_START and QUEUE_SERVER together, and QUEUE_HANDSHAKES to
     QUEUE_ASLEEP are what the server's thread did meanwhile, where that is known: work in other handshakes, other work,
     runnable without a processor, held by a CPU quota, asleep or stopped. ROUND_TRIPS is the part of WAIT_PEER that the
     connection's shortest round trip explains, LOSSES those of its waits in which segments were lost. ON_CPU and OFF_CPU split
     CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the thread was ready to run but had no processor, and in
     the rest it slept; OFF_CPU_THROTTLED is the part of OFF_CPU_RUNNABLE in which a CPU quota held it; REST_ASLEEP is the part
     of REST that it slept. GONE is the part of CALLS of calls that began after the peer had closed or reset the connection.
-    COMPLETION (submission to completion) and RESUMPTION (completion to the next call: the event loop's delay) split
-    WAIT_OFFLOAD, in handshakes where the completion was seen. CLIENT_WAIT is QUEUE_START, as far as that is known, and WALL
+    CLIENT_WAIT is QUEUE_START, as far as that is known, and WALL
     together: what a server's client waits for from its ClientHello's arrival on.
     A program's own handshakes as a client, and measurements of older versions, have none.
     """
@@ -51,7 +52,7 @@ class Part(StrEnum):
     ON_CPU = "on_cpu"
     OFF_CPU = "off_cpu"
     COMPLETION = "offload_completion"
-    RESUMPTION = "offload_resumption"
+    QUEUE_OFFLOAD = "queue_offload"
     WAIT_HELLO = "wait_hello"
     QUEUE_START = "queue_start"
     QUEUE_SERVER = "queue_server"

@@ -50,7 +50,7 @@ _RESUMED = {"true": YES, "false": NO}
 _QUEUE = {name: part for part, name in QUEUE_PARTS.items()}
 _PEER = {name: part for part, name in PEER_PARTS.items()}
 _PROCESSOR = {name: part for part, name in PROCESSOR_PARTS.items()}
-_OFFLOAD = {"completion": Part.COMPLETION, "resumption": Part.RESUMPTION}
+_OFFLOAD = {"completion": Part.COMPLETION}
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,9 @@ def _assert_adds_up(single: Shake) -> None:
     assert parts.get("rest_asleep", 0) <= parts["rest"]
     assert parts.get("gone", 0) <= parts["calls"]
     assert parts.get("losses", 0) <= parts.get("wait_peer", 0)
-    assert parts.get("offload_completion", 0) + parts.get("offload_resumption", 0) <= parts.get("wait_offload", 0)
+    assert parts.get("offload_completion", 0) <= parts.get("wait_offload", 0)
+    assert parts.get("queue_offload", 0) <= parts.get("queue_server", 0)
+    assert parts.get("queue_offload") == parts.get("offload_resumption"), "under its former name as well"
     assert parts.get("queue", 0) == sum(parts.get(part, 0) for part in QUEUE)
     assert sum(parts.get(part, 0) for part in MEANWHILE) <= parts.get("queue", 0)
     assert parts.get("round_trips", 0) <= parts.get("wait_peer", 0)

@@ -141,18 +141,19 @@ def test_advice_fits_the_key_and_the_offload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("completion", "resumption", "split"),
+    ("completion", "late", "split"),
     [
-        (9.0, 1.0, ", 90 % of that until completion: the offload itself"),
+        (10.0, 1.0, " itself"),
+        (9.9, 1.0, ", 99 % of that until completion: the offload itself"),
         (5.0, 1.0, ", 50 % of that until completion"),
         (1, 1.2, ""),
     ],
 )
 def test_waits_that_could_not_be_split_are_neither_the_offloads_nor_the_loops(
-    completion: float, resumption: float, split: str
+    completion: float, late: float, split: str
 ) -> None:
     """As of jobs that are resumed again and again before they are done."""
-    made = measured(wait_offload=10, offload_completion=completion, offload_resumption=resumption, rest=1)
+    made = measured(wait_offload=10, offload_completion=completion, queue_server=late, queue_offload=late, rest=1)
     (said,) = diagnoses(made)
     assert said.rule.name == "offload_waits"
     assert f"is spent waiting for the offload{split}" in said.sentence

@@ -20,9 +20,12 @@ OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
 Found = tuple[str, Labels, Value]
 
 _REASONS = {Outcome.RETRY: "ssllatency.call.retries", Outcome.FAILURE: "ssllatency.call.failures"}
-_WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
+_WAIT_PREFIX = "wait_"
 # The parts of ssllatency.handshake.queue by the value of its label.
-QUEUE_PARTS = {Part.QUEUE: "all"} | {part: part.removeprefix("queue_") for part in (Part.QUEUE_START, *MEANWHILE)}
+QUEUE_PARTS = {Part.QUEUE: "all"} | {
+    part: part.removeprefix("queue_") for part in (Part.QUEUE_START, Part.QUEUE_OFFLOAD, *MEANWHILE)
+}
+OFFLOAD_PARTS = {Part.COMPLETION: "completion", Part.QUEUE_OFFLOAD: "resumption"}
 # Those of ssllatency.handshake.peer.
 PEER_PARTS = {Part.WAIT_HELLO: "hello", Part.ROUND_TRIPS: "round_trips", Part.LOSSES: "losses", Part.GONE: "left"}
 # Those of ssllatency.handshake.processor.
@@ -125,9 +128,8 @@ def _of_group(group: Group) -> Iterator[Found]:
             yield "ssllatency.handshake.peer", labels({names.PART: PEER_PARTS[part], **outcome}), durations
         elif part in PROCESSOR_PARTS:
             yield "ssllatency.handshake.processor", labels({names.PART: PROCESSOR_PARTS[part], **outcome}), durations
-        elif part in (Part.COMPLETION, Part.RESUMPTION):
-            which = part.removeprefix(_OFFLOAD_PREFIX)
-            yield "ssllatency.offload.wait", labels({names.PART: which, **outcome}), durations
+        if part in OFFLOAD_PARTS:
+            yield "ssllatency.offload.wait", labels({names.PART: OFFLOAD_PARTS[part], **outcome}), durations
 
 
 def _tls(group: Group) -> dict[str, str]:

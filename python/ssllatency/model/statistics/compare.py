@@ -53,7 +53,7 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
     "app_verify_callback": (Part.CALLBACKS,),
     "new_session_cb": (Part.CALLBACKS,),
     "ticket_key_cb": (Part.CALLBACKS, Part.SESSION_LOOKUP),
-    "offload": (Part.COMPLETION, Part.RESUMPTION),
+    "offload": (Part.COMPLETION, Part.QUEUE_OFFLOAD),
 }
 
 

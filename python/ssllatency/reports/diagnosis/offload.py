@@ -6,6 +6,7 @@ from __future__ import annotations
 from ssllatency.model.handshakes import Batches, Handshakes, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, OWN_FLOOR_NS, ratio
+from ssllatency.reports.diagnosis.queue import did
 from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
 from ssllatency.reports.words.units import duration, share
 
@@ -15,6 +16,8 @@ MANY_IN_SOFTWARE = 0.1
 HALF_FULL = 0.5
 # Batches matter where a quarter of the time waits for them.
 NOTABLE_WAIT = 0.25
+# So much is all, in percent.
+ALL = 0.995
 # A full queue, or a descriptor that several jobs share, wakes a job in vain now and then, but not every job.
 MANY_RESUMPTIONS = 2
 
@@ -45,14 +48,17 @@ def vain_resumptions(case: Case) -> Evidence | None:
 
 
 def late_resumption(case: Case) -> Evidence | None:
-    """Much of the time waits for the offload, and most of that after it was done."""
-    late = _of_waits(case, Part.RESUMPTION)
-    if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD) or late < MOST:
+    """Much of the time passes until the offload's results are taken, most of it after it was done, and it isn't other work that
+    keeps the thread from them."""
+    whole = Part.WAIT_OFFLOAD, Part.QUEUE_OFFLOAD
+    late = ratio(case.ns(Part.QUEUE_OFFLOAD), case.ns(*whole))
+    if not case.much(OWN_FLOOR_NS, *whole) or late < MOST or did(case)[:1] not in ((), (Part.QUEUE_ASLEEP,)):
         return None
-    mean = duration(case.ns(Part.RESUMPTION) / case.had(Part.RESUMPTION))
-    after = f"{share(late, 1)} of that after completion, {mean} a handshake"
-    sentence = f"{_waits(case)}, {after}: the event loop is slow to resume the jobs that are done"
-    return Evidence(sentence, case.share(Part.WAIT_OFFLOAD))
+    mean = duration(case.ns(Part.QUEUE_OFFLOAD) / case.had(Part.QUEUE_OFFLOAD))
+    asleep = ", asleep" if did(case) else ""
+    after = f"{share(late, 1)} of that after the offload was done, {mean} a handshake"
+    waits = f"{case.of_wait(case.ns(*whole))} passes until an offload's results are taken, {after}{asleep}"
+    return Evidence(f"{waits}: the event loop is slow to resume the jobs that are done", case.share(*whole))
 
 
 def batches_unfilled(case: Case) -> Evidence | None:
@@ -71,18 +77,15 @@ def offload_waits(case: Case) -> Evidence | None:
     """Much of the time waits for the offload."""
     if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD):
         return None
-    busy = _of_waits(case, Part.COMPLETION)
+    busy = ratio(case.ns(Part.COMPLETION), case.ns(Part.WAIT_OFFLOAD))  # at least, as not all could be split
+    if busy >= ALL:
+        return Evidence(f"{_waits(case)} itself", case.share(Part.WAIT_OFFLOAD))
     before = f", {share(busy, 1)} of that until completion: the offload itself" if busy >= MOST else ""
     return Evidence(f"{_waits(case)}{before}", case.share(Part.WAIT_OFFLOAD))
 
 
 def _waits(case: Case) -> str:
     return f"{case.of_wait(case.ns(Part.WAIT_OFFLOAD))} is spent waiting for the offload"
-
-
-def _of_waits(case: Case, part: Part) -> float:
-    """How much of the waits for the offload went by until completion, or after it: at least, as not all could be split."""
-    return ratio(case.ns(part), case.ns(Part.WAIT_OFFLOAD))
 
 
 def _most_wasteful(handshakes: Handshakes) -> Batches | None:

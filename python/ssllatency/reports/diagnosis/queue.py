@@ -53,7 +53,9 @@ def blocked_loop(case: Case) -> Evidence | None:
 
 
 def asleep_elsewhere(case: Case) -> Evidence | None:
-    """Much of the time lies in the queue while the thread sleeps elsewhere."""
+    """Much of the time lies in the queue while the thread sleeps elsewhere, and not until it polls an offload."""
+    if is_offloads(case):
+        return None
     evidence = _queue(case, Part.QUEUE_ASLEEP)
     return evidence if evidence is None or case.is_server else replace(evidence, step=_ASLEEP)
 
@@ -72,7 +74,7 @@ def cpu_quota(case: Case) -> Evidence | None:
 
 def late_first_call(case: Case) -> Evidence | None:
     """Much of the time lies in the queue before the first call, and it isn't known what the thread did."""
-    if _did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or not _at_start(case):
+    if did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or not _at_start(case):
         return None
     waits = f"{case.of_wait(case.ns(Part.QUEUE_START))} is spent before {case.own}'s first call"
     return Evidence(f"{waits}: connections wait in its accept queue, or for its event loop", case.share(Part.QUEUE))
@@ -98,19 +100,19 @@ def accept_queue_full(case: Case) -> Evidence | None:
 
 def late_server(case: Case) -> Evidence | None:
     """Much of the time lies in the queue, and it isn't known what the thread did."""
-    if _did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or _at_start(case):
+    if did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or _at_start(case):
         return None
     return Evidence(f"{_own_queue(case)} it was late to come back for them", case.share(Part.QUEUE))
 
 
 def _queue(case: Case, doing: Part) -> Evidence | None:
     """The sentence about the queue, where this is what the thread did above all."""
-    did = _did(case)
-    if did[:1] != (doing,):
+    doings = did(case)
+    if doings[:1] != (doing,):
         return None
     words = " and ".join(
         f"for {share(case.ns(part), case.ns(Part.QUEUE))}{' of that time its thread' if part is doing else ''} {_words(part)}"
-        for part in did
+        for part in doings
     )
     early = ", nearly all of it before the first call" if _at_start(case) else ""
     return Evidence(f"{_own_queue(case, early)} {words}{_worker(case, doing)}", case.share(Part.QUEUE))
@@ -131,12 +133,24 @@ def _words(part: Part) -> str:
 
 
 def _own_queue(case: Case, early: str = "") -> str:
+    return f"{case.of_wait(case.ns(Part.QUEUE))} is {case.own}'s own queue{early}: {_what_lay_there(case)}, and"
+
+
+def _what_lay_there(case: Case) -> str:
     whose = "their" if case.is_server else f"the {case.peers}'"
-    return f"{case.of_wait(case.ns(Part.QUEUE))} is {case.own}'s own queue{early}: {whose} bytes had arrived, and"
+    arrived = f"{whose} bytes had arrived"
+    if case.ns(Part.QUEUE_OFFLOAD) < SECOND * case.ns(Part.QUEUE):
+        return arrived
+    return "the offload was done" if is_offloads(case) else f"{arrived}, or the offload was done"
 
 
-def _did(case: Case) -> tuple[Part, ...]:
-    """What the thread did while bytes lay in a queue that is long: what makes most of that, or the two that do together."""
+def is_offloads(case: Case) -> bool:
+    """Whether most of the queue is results of an offload."""
+    return case.ns(Part.QUEUE_OFFLOAD) >= MOST * case.ns(Part.QUEUE) > 0
+
+
+def did(case: Case) -> tuple[Part, ...]:
+    """What the thread did while something lay in a queue that is long: what makes most of that, or the two that do together."""
     if not case.much(OWN_FLOOR_NS, Part.QUEUE):
         return ()
     first, second = sorted(MEANWHILE, key=case.ns, reverse=True)[:2]
@@ -155,7 +169,7 @@ def _no_processor(case: Case, queued: Part) -> Evidence | None:
     """The queue's sentence where this made most of it; else one about the queue and the calls together."""
     whole_ns = case.ns(*_QUEUED, Part.OFF_CPU_RUNNABLE)
     inside_ns, this_ns = _inside_ns(case, queued), _without_ns(case, queued)
-    if queued in _did(case)[1:] and not case.much(OWN_FLOOR_NS, Part.OFF_CPU_RUNNABLE):
+    if queued in did(case)[1:] and not case.much(OWN_FLOOR_NS, Part.OFF_CPU_RUNNABLE):
         return None  # the sentence about the queue names it
     evidence = _queue(case, queued)
     if evidence:

@@ -29,7 +29,7 @@ RULES: Sequence[Rule] = (
         offload.late_resumption,
         "Look at the poll interval, and at what else the thread does.",
         "the-offload-is-slow",
-        Subject.OFFLOAD,
+        Subject.QUEUE,
         About.FAULT,
     ),
     Rule(

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ssllatency.model.handshakes import Batches, Cause, Group, Handshakes, Offload, Single, Times
+from ssllatency.model.handshakes import Batches, Cause, Group, Handshakes, Offload, Part, Single, Times
 from ssllatency.reports.documents.timed import exponential_fields, timed_fields
 
 _OF_FREED = ("peer_left", "undelivered")
+# Names that parts had in earlier versions; written as well, so that whoever reads documents finds them for one version more.
+FORMER_NAMES = {Part.QUEUE_OFFLOAD: "offload_resumption"}
 
 
 def handshake_fields(handshakes: Handshakes) -> dict[str, object]:
@@ -67,8 +69,12 @@ def _group(group: Group) -> dict[str, object]:
         "resumed": group.resumed,
         "resumption_known": group.resumption_known,
         "facts": {str(fact): count for fact, count in group.facts.items()},
-        "parts": {str(part): _times(times) for part, times in group.parts.items()},
+        "parts": {name: _times(times) for part, times in group.parts.items() for name in _names(part)},
     }
+
+
+def _names(part: Part) -> list[str]:
+    return [str(part), *([FORMER_NAMES[part]] if part in FORMER_NAMES else [])]
 
 
 def _times(times: Times) -> dict[str, object]:
@@ -83,7 +89,7 @@ def single_fields(single: Single) -> dict[str, object]:
         "tid": single.tid,
         "comm": single.comm,
         "ending": str(single.ending),
-        "parts_ns": {str(part): time for part, time in single.parts.items()},
+        "parts_ns": {name: time for part, time in single.parts.items() for name in _names(part)},
         "labels": {str(label): value for label, value in single.labels.items()},
         "calls": single.calls,
         "pauses": single.pauses,

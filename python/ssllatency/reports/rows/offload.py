@@ -51,12 +51,12 @@ def _waiting(offload: Offload) -> Iterator[str]:
 
 def _split(offload: Offload, successful: Group | None) -> Iterator[str]:
     parts = successful.parts if successful else {}
-    done, resumed = parts.get(Part.COMPLETION), parts.get(Part.RESUMPTION)
+    done, resumed = parts.get(Part.COMPLETION), parts.get(Part.QUEUE_OFFLOAD)
     if done and resumed and done.count and resumed.count:
         both = done.total_ns + resumed.total_ns
         yield f"{PARTS[Part.COMPLETION]}: {duration(done.total_ns / done.count)} on average, {share(done.total_ns, both)}"
         words = f"{duration(resumed.total_ns / resumed.count)} on average, {share(resumed.total_ns, both)}"
-        yield f"{PARTS[Part.RESUMPTION]}, until the event loop came back: {words}"
+        yield f"{PARTS[Part.QUEUE_OFFLOAD]}, until the event loop came back: {words}"
     if offload.unseen:
         yield f"{counted(offload.unseen, 'wait')} not split, as the completion wasn't seen"
 

@@ -14,10 +14,8 @@ OWNERS = (Part.QUEUE, *(wait for wait in WAITS if wait is not Part.QUEUE_SERVER)
 _PIECES = {
     Part.QUEUE: MEANWHILE,
     Part.WAIT_PEER: (Part.ROUND_TRIPS, Part.LOSSES),
-    Part.WAIT_OFFLOAD: (Part.COMPLETION, Part.RESUMPTION),
     Part.CALLS: PHASES,
 }
-_ALL_SHOWN = (Part.WAIT_OFFLOAD,)  # of the others the longest alone
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Owned:
     @property
     def most(self) -> str:
         """What it mostly was, in a word."""
-        return self.name if not self.pieces or self.part in _ALL_SHOWN else self.pieces[0][0]
+        return self.pieces[0][0] if self.pieces else self.name
 
 
 def owned(single: Single) -> list[Owned]:
@@ -49,9 +47,7 @@ def owned(single: Single) -> list[Owned]:
 
 def _pieces(owner: Part, single: Single, names: Mapping[Part, str]) -> tuple[tuple[str, int], ...]:
     parts = sorted((part for part in _PIECES.get(owner, ()) if single.parts.get(part)), key=lambda part: -single.parts[part])
-    if owner not in _ALL_SHOWN:
-        parts = [part for part in parts[:1] if _tells(owner, part, single)]
-    return tuple((names[part], single.parts[part]) for part in parts)
+    return tuple((names[part], single.parts[part]) for part in parts[:1] if _tells(owner, part, single))
 
 
 def _tells(owner: Part, longest: Part, single: Single) -> bool:

@@ -45,7 +45,7 @@ STYLES = {
     Part.REST_ASLEEP: Style("rest asleep"),
     Part.GONE: Style("(peer gone)"),
     Part.COMPLETION: Style("submit to done"),
-    Part.RESUMPTION: Style("queue: offload"),
+    Part.QUEUE_OFFLOAD: Style("queue: offload"),
     Part.WAIT_HELLO: Style("before: ClientHello"),
     Part.QUEUE_START: Style("before: queue", "B", "b", "\u259e", "oo"),
     Part.QUEUE: Style("queue"),

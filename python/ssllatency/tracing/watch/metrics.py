@@ -276,7 +276,7 @@ def handshake_subjects() -> Subjects:
         Subject("resumed", _resumed, _COUNTED, "share"),
         *(Subject(part.replace("_", " "), _part(part), (*_TIMED, "share")) for part in parts),
         Subject("client wait", _part(Part.CLIENT_WAIT), _TIMED),
-        Subject("queue offload", _part(Part.RESUMPTION), (*_TIMED, "share")),
+        Subject("queue offload", _part(Part.QUEUE_OFFLOAD), (*_TIMED, "share")),
     ]
     return {subject.name: subject for subject in subjects}
 

@@ -46,6 +46,25 @@ def test_without_handshakes_there_is_no_member() -> None:
 FACTS = {Fact.SOCKET: 1, Fact.FLIGHTS: 2, Fact.GONE: 1}
 
 
+def test_the_wait_for_an_offload_stays_whole_where_its_queue_was_a_part_of_it() -> None:
+    """As older versions wrote it, by the name that is still written beside the new one."""
+    document = copy.deepcopy(to_document(offloaded()))
+    assert isinstance(document["handshakes"], dict)
+    [group] = document["handshakes"]["groups"]
+    assert group["parts"]["offload_resumption"] == group["parts"]["queue_offload"]
+    done, late = (group["parts"][part]["total_ns"] for part in ("offload_completion", "queue_offload"))
+    for part in ("queue_offload", "queue_server", "queue", "queue_other", "queue_asleep"):
+        del group["parts"][part]
+    group["parts"]["wait_offload"] |= {"total_ns": done + late, "mean_ns": None}
+    old = from_document(document).handshakes
+    assert old
+    assert old.groups[0].total_ns(Part.WAIT_OFFLOAD) == done + late
+    assert Part.QUEUE_OFFLOAD not in old.groups[0].parts
+    text = render(snapshot_of(handshakes=old))
+    assert "submit to done" in text
+    assert "queue" not in text
+
+
 def test_what_is_known_of_the_peer_of_freed_ones_comes_back_and_else_is_not_there() -> None:
     known = (None, None), (False, True), (True, False), (True, True)
     freed = [

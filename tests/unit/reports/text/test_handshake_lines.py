@@ -23,7 +23,14 @@ MS = 1_000_000
 QUEUED = {Part.QUEUE_START: 20 * MS, Part.QUEUE_SERVER: 10 * MS, Part.QUEUE_ASLEEP: 29 * MS, Part.QUEUE_OTHER: MS}
 WORK = {Part.PRIVATE_KEY: 2 * MS, Part.REST: MS}
 UNSURE = {Part.WAIT_PEER_OR_SERVER: 4 * MS}
-PAUSED = {Part.WAIT_OFFLOAD: 9 * MS, Part.COMPLETION: 2 * MS, Part.RESUMPTION: 6 * MS, Part.REST: MS}
+PAUSED = {
+    Part.WAIT_OFFLOAD: 3 * MS,
+    Part.COMPLETION: 2 * MS,
+    Part.QUEUE_SERVER: 6 * MS,
+    Part.QUEUE_OFFLOAD: 6 * MS,
+    Part.QUEUE_OTHER: 5 * MS,
+    Part.REST: MS,
+}
 REASON = ("no shared cipher", "handshake failure", "SSLv3/TLS read client hello")
 HOSTILE = "x\x1b[2J\u00e9\n\ue000"
 
@@ -125,12 +132,9 @@ def test_of_the_peers_time_what_explains_most_of_it_is_named() -> None:
     assert "peer: losses 90.0 ms" in shown(single(far | {Part.LOSSES: 90 * MS}))
 
 
-def test_an_offload_is_split_by_its_completion() -> None:
-    words = "offload 9.00 ms: queue: offload 6.00 ms, submit to done 2.00 ms"
-    assert words in shown(single(PAUSED))
-    first, below = shown(single(PAUSED), NARROW).split("\n")
-    assert first.endswith(" success offload, rest")
-    assert below == f"    {words}"
+def test_what_comes_after_an_offload_was_done_is_the_queues() -> None:
+    assert " success queue: in other work 5.00 ms; offload 3.00 ms; calls" in shown(single(PAUSED))
+    assert shown(single(PAUSED), NARROW).endswith(" success in other work\n    offload 3.00 ms")
 
 
 @pytest.mark.parametrize("ending", [Ending.FAILURE, Ending.ABANDONED])

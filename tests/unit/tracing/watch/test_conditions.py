@@ -230,12 +230,15 @@ def test_it_holds_of_the_last_seconds(text: str, expected: list[bool]) -> None:
 
 
 def test_the_queue_of_an_offload_is_a_subject() -> None:
-    waits = {Part.COMPLETION: 6 * MS, Part.RESUMPTION: 2 * MS, Part.WAIT_OFFLOAD: 8 * MS, Part.REST: 2 * MS}
+    done = {Part.COMPLETION: 6 * MS, Part.WAIT_OFFLOAD: 6 * MS}
+    waits = {**done, Part.QUEUE_OFFLOAD: 2 * MS, Part.QUEUE_SERVER: 2 * MS, Part.REST: 2 * MS}
     interval = interval_of(0, [Shake(waits, {}, Ending.SUCCESS)] * 20)
     for text, expected in (
         ("queue offload share >= 20%", True),
         ("queue offload share > 20%", False),
-        ("queue max > 0s", False),
+        ("queue share >= 20%", True),
+        ("queue max > 2ms", False),
+        ("wait offload share > 60%", False),
     ):
         assert holds(text, interval) == [expected], text
 
