@@ -131,12 +131,16 @@ fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for ea
 fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-memory bench-budget bench-defaults bench-reloads bench-profile bench-export
+.PHONY: bench bench-arrivals bench-memory bench-budget bench-defaults bench-reloads bench-profile bench-export
 bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py $(if $(QUICK),--quick)
 	$(if $(QUICK),,$(Q)$(MAKE) bench-memory)
+bench-arrivals: ## what it takes to know when peers' bytes arrive, written to docs/internals/arrival-cost.md, in seven minutes
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/arrivals.py -o docs/internals/arrival-cost.md
 bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/internals
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from bench import stated
-from bench.intervals import Interval, Pair, is_told, of_added, of_mean, of_quotient, of_ratio
+from bench.intervals import Interval, is_told, of_added, of_mean, of_quotient, of_ratio
 from bench.processes import COUNTS, DEFAULT, EACH, row_name
 from bench.rounds import COST, Measured
 from bench.tracers import AGAIN, FLOOR, NO_TRACING, SSLLATENCY, STOCK
@@ -116,12 +116,6 @@ def against(works: Mapping[str, Measured], tracer: str, base: str) -> str:
         untold = tracer if not is_told(measured.pairs(tracer)) else base
         lines.append(f"- {work}: {_shown(share, _parts) if share else f'{untold} is {_untold(measured, untold)}'}.")
     return "\n".join(lines)
-
-
-def times(measured: Measured, tracer: str, base: str) -> str:
-    """What a unit of work costs with a tracer, as a part of what it costs with another one in the same rounds."""
-    both = zip(measured.pairs(tracer), measured.pairs(base), strict=True)
-    return _shown(of_ratio([Pair(other.traced / other.without, pair.traced / pair.without) for pair, other in both]), _parts)
 
 
 def added_quotient(measured: Measured, tracer: str, base: str) -> Interval | None:

@@ -82,9 +82,7 @@ What `snoop --min 1ms` adds, of what `trace` does:
 
 ## What it takes to know whose wait it is
 
-`handshakes` as it is, which is told when the bytes of peers arrive, beside the same without that, whose waits stay whole, in
-the {priced_rounds} rounds of fewer tracers: a full handshake with its request takes {arrivals} times the worker's CPU time.
-The aim is at most 1.02.
+`handshakes` is told when the bytes of peers arrive: [arrival-cost.md](arrival-cost.md) has what that takes.
 
 ## What ssllatency says of its own cost
 

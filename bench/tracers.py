@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -75,20 +74,10 @@ AGAIN = "no tracing, again"
 FLOOR = "empty programs (the floor)"
 SSLLATENCY = "ssllatency"
 HANDSHAKES = "ssllatency handshakes"
-WITHOUT_ARRIVALS = "ssllatency handshakes, arrivals not watched"
 SNOOP = "ssllatency snoop --min 1ms"
 STOCK = "ssllatency.bt"
 OTHER_ENGINES = ("bcc", "bpftrace")
 PROGRAM = str(ROOT / "tools" / "ssllatency")
-# The command line of a program that looks at no socket.
-_NO_ARRIVALS = """
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from ssllatency.cli.main import main
-from ssllatency.engines.sessions.arrivals import Arrivals
-Arrivals.watch = lambda *_: None
-main()
-"""
 TRACE = (PROGRAM, "trace", "-p", "{pid}", "-d", "600", "--json", "--exact")
 
 
@@ -106,11 +95,8 @@ def tracers() -> tuple[Tracer, ...]:
 
 
 def pricing() -> list[Tracer]:
-    """Those whose cost is held against what empty programs take, or against what they say of it themselves; and handshakes
-    whose waits stay whole, against those that are split by when bytes arrive."""
-    words = (sys.executable, "-I", "-c", _NO_ARRIVALS, str(ROOT / "python"), "handshakes", *TRACE[2:])
-    priced = [tracer for tracer in tracers() if tracer.name in (FLOOR, SSLLATENCY, HANDSHAKES)]
-    return [*priced, Tracer(WITHOUT_ARRIVALS, words)]
+    """Those whose cost is held against what empty programs take, or against what they say of it themselves."""
+    return [tracer for tracer in tracers() if tracer.name in (FLOOR, SSLLATENCY, HANDSHAKES)]
 
 
 def engines() -> tuple[Tracer, ...]:

@@ -184,10 +184,10 @@ class WorkerWork:
     connections are opened or closed for a window's sake, and with copies of the libraries in `directory`: the client of a
     server runs elsewhere, and isn't slowed down by probes."""
 
-    def __init__(self, server: Nginx, cpus: Cpus, directory: Path, seconds: float, *options: str) -> None:
+    def __init__(self, server: Nginx, cpus: Cpus, directory: Path, seconds: float, *options: str, key: str = "rsa") -> None:
         self._server, self._directory, self._seconds = server, directory, seconds
         self._pid = server.worker_pids()[0]
-        load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port['rsa']}/")
+        load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port[key]}/")
         self._command = ("env", f"LD_LIBRARY_PATH={copied_libraries(directory)}", *cpus.client_prefix, *load)
 
     @contextlib.contextmanager

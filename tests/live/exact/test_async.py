@@ -26,7 +26,7 @@ from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, Fibers, 
 
 pytestmark = pytest.mark.usefixtures("tracing")
 # How long the soak with RSA lasts; that with ECDSA takes a quarter of a minute at most.
-SOAK_S = float(os.environ.get("SSLLATENCY_SOAK_S", "60"))
+SOAK_S = float(os.environ.get("SSLLATENCY_SOAK_S", "30"))
 WAITS = {"want_read": "WANT_READ", "want_write": "WANT_WRITE", "want_async": "WANT_ASYNC"}
 PRIVATE_KEY = {"rsa": "rsa_ossl_private_encrypt", "ecdsa": "ossl_ecdsa_sign"}
 

@@ -55,17 +55,6 @@ def test_what_is_not_told_from_no_tracing_has_no_figure() -> None:
     assert table[SSLLATENCY][5] != "-"
 
 
-def test_what_one_tracer_costs_beside_another() -> None:
-    """Of the same rounds, so that what disturbed both of them doesn't count."""
-    text = figures.times(measured(trace=2.04, stock=2.0), SSLLATENCY, STOCK)
-    assert text == "1.020"
-    assert re.fullmatch(r"1\.02\d \(\d\.\d\d\d? to \d\.\d\d\d?\)", figures.times(_noisy(), SSLLATENCY, STOCK))
-
-
-def _noisy() -> Measured:
-    return Measured({SSLLATENCY: visits(2.05), STOCK: visits(2.0, NOISE[::-1])})
-
-
 def test_no_tracing_is_a_row_of_its_own_and_another() -> None:
     table = rows(figures.pump_table(measured(again=1.0, trace=2.0), HIT))
     assert list(table) == ["no tracing", AGAIN, SSLLATENCY]
