@@ -132,41 +132,41 @@ fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input eac
 	$(Q)$(PYTHON) tests/run.py fuzz
 
 .PHONY: bench bench-arrivals bench-memory bench-budget bench-defaults bench-reloads bench-profile bench-export
-bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
+bench: ## what tracing costs, written to docs/measured, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py $(if $(QUICK),--quick)
 	$(if $(QUICK),,$(Q)$(MAKE) bench-memory)
-bench-arrivals: ## what it takes to know when peers' bytes arrive, written to docs/internals/arrival-cost.md, in seven minutes
+bench-arrivals: ## what it takes to know when peers' bytes arrive, written to docs/measured/arrival-cost.md, in seven minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/arrivals.py -o docs/internals/arrival-cost.md
-bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/internals
+	$(Q)$(PYTHON) bench/arrivals.py -o docs/measured/arrival-cost.md
+bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/measured
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py --memory
-bench-export: ## what `export` takes of a host with 200 idle processes, written to docs/internals/export-cost.md, in two minutes
+bench-export: ## what `export` takes of a host with 200 idle processes, written to docs/measured/export-cost.md, in two minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/export.py -o docs/internals/export-cost.md
+	$(Q)$(PYTHON) bench/export.py -o docs/measured/export-cost.md
 ROUNDS = 3
 bench-defaults: ## what servers and others keep while a command runs with nothing but a target, in ROUNDS rounds (3: about 20 minutes)
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/defaults/run.py --rounds $(ROUNDS) -o docs/internals/defaults.md
+	$(Q)$(PYTHON) bench/defaults/run.py --rounds $(ROUNDS) -o docs/measured/defaults.md
 bench-reloads: ## what is lost when an nginx at full speed is reloaded, by --links shared and process; prints it, in a minute
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/reloads.py
 RUNS = 100
-bench-budget: ## what --budget keeps of a server's requests, and how often its estimates hold, in RUNS runs (100), written to docs/internals/budget.md
+bench-budget: ## what --budget keeps of a server's requests, and how often its estimates hold, in RUNS runs (100), written to docs/measured/budget.md
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/budget/run.py --runs $(RUNS) -o docs/internals/budget.md
-bench-profile: ## where the time of a hit goes, by samples of perf, written to docs/internals/profile.md
+	$(Q)$(PYTHON) bench/budget/run.py --runs $(RUNS) -o docs/measured/budget.md
+bench-profile: ## where the time of a hit goes, by samples of perf, written to docs/measured/profile.md
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/profile/run.py -o docs/internals/profile.md
+	$(Q)$(PYTHON) bench/profile/run.py -o docs/measured/profile.md
 
 PYTHON_FILES := python tests bench tools/corpus tools/demo tools/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])

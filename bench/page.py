@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages benchmarks.md and memory.md of docs/internals: the tables, on which machine and how they were measured."""
+"""The pages benchmarks.md and memory.md of docs/measured: the tables, on which machine and how they were measured."""
 
 from __future__ import annotations
 

@@ -127,10 +127,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, metavar="N", default=SystemRandom().randrange(1_000_000),
                         help="of the orders in which the tracers take turns (another one each time)")  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE",
-                        help="the page (docs/internals/benchmarks.md; --memory: memory.md there; --quick: none)")  # fmt: skip
+                        help="the page (docs/measured/benchmarks.md; --memory: memory.md there; --quick: none)")  # fmt: skip
     arguments = parser.parse_args()
     if arguments.output is None and not arguments.quick:
-        arguments.output = ROOT / "docs" / "internals" / ("memory.md" if arguments.memory else "benchmarks.md")
+        arguments.output = ROOT / "docs" / "measured" / ("memory.md" if arguments.memory else "benchmarks.md")
     return arguments
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page docs/internals/budget.md: what runs under a budget kept, and how often their estimates held the truth."""
+"""The page docs/measured/budget.md: what runs under a budget kept, and how often their estimates held the truth."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page docs/internals/defaults.md: what is kept while a command runs with nothing but a target."""
+"""The page docs/measured/defaults.md: what is kept while a command runs with nothing but a target."""
 
 from __future__ import annotations
 

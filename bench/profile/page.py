@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page profile.md of docs/internals: what a hit's time is made of."""
+"""The page profile.md of docs/measured: what a hit's time is made of."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ssllatency.tracing.resolve import Resolved
 
 _LOOK_S = 0.25  # how long the processes are looked at, where nobody did so before
 _HITS_OF_CALL = 2  # a call begins and ends
-_PROGRAM_NS = 1_500  # what bpftrace's programs take at each: docs/internals/benchmarks.md
+_PROGRAM_NS = 1_500  # what bpftrace's programs take at each: docs/measured/benchmarks.md
 
 
 def refuse_beyond(

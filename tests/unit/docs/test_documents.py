@@ -18,7 +18,7 @@ from ssllatency.engines.doctor import OLDEST_KERNEL
 TARGETS = ("--port", "--unit", "--comm", "--cgroup", "--container", "--pod", "--library", "--all")
 OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of what writes tables
 # Where a figure of memory is measured; and figures that are a limit, or a size of something else.
-HOMES = {"docs/internals/memory.md", "docs/internals/benchmarks.md", "docs/internals/export-cost.md", "docs/use/fleet.md"}
+HOMES = {"docs/measured/memory.md", "docs/measured/benchmarks.md", "docs/measured/export-cost.md", "docs/use/fleet.md"}
 LIMITS = {
     "docs/internals/probe-sites.md": {"5 MB", "1 GiB"},
     "docs/reference/merge.md": {"10 MB"},
@@ -29,7 +29,7 @@ LIMITS = {
     "docs/reference/record.md": {"13 kB", "2 kB", "10 MB"},
     "docs/use/security.md": {"4 GiB", "2 GiB"},
     "docs/reference/handshakes.md": {"4.6 GB", "129 KiB"},
-    "docs/internals/benchmarks.md": set(),
+    "docs/measured/benchmarks.md": set(),
 }
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -192,7 +192,7 @@ def times(row: list[str]) -> str:
 
 
 def test_the_readmes_costs_are_the_benchmarks() -> None:
-    page, readme = (TOP / "docs" / "internals" / "benchmarks.md").read_text(), (TOP / "README.md").read_text()
+    page, readme = (TOP / "docs" / "measured" / "benchmarks.md").read_text(), (TOP / "README.md").read_text()
     pump, kept, closed = (
         rows(page, heading) for heading in ("In a TLS pump", "In one nginx worker, keep", "In one nginx worker, Conn")
     )

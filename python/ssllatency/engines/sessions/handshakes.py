@@ -2,7 +2,7 @@
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
 Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 133 kB for each row of the report, and the
-rest (docs/internals/memory.md).
+rest (docs/measured/memory.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Single calls by the libbpf engine: the object snoop.bpf.o, its ring buffer, and what the records in it mean.
 
-Kernel memory: the ring, 8 MiB where nothing else is asked for, and room for calls that run (docs/internals/memory.md).
+Kernel memory: the ring, 8 MiB where nothing else is asked for, and room for calls that run (docs/measured/memory.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
 ROWS of them and one for each outcome of each operation under "other"; 1.5 MiB for the set of processes; 16 Ki running calls of
 24 bytes, and as many in overflow. Where later files are taken in, all operations have their rows. The sum:
-docs/internals/memory.md.
+docs/measured/memory.md.
 """
 
 from __future__ import annotations
