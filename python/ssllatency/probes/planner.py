@@ -17,7 +17,7 @@ from ssllatency.probes.sites.operation import Planner
 from ssllatency.stacks.base import Stack, Tables
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.registry import LIBRARIES, called, stack_of
+from ssllatency.stacks.registry import LIBRARIES, called, has_lower, stack_of
 
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
@@ -172,7 +172,7 @@ def _plan_operations(
 
 def _offsets(image: Image, stack: Stack, libraries: tuple[str, ...]) -> SslOffsets:
     offset_by_name = stack.connection(image) if called(libraries) else {}
-    in_bio = stack.bio(image) if "libcrypto" in libraries else {}
+    in_bio = stack.bio(image) if has_lower(libraries) else {}
     names = {field.name for field in fields(SslOffsets)}
     offsets = {name: offset for name, offset in offset_by_name.items() if name in names}
     return SslOffsets(**{**offsets, **in_bio})

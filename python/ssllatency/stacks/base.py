@@ -8,19 +8,21 @@ parser and the decoder.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.phases import Callee
+from ssllatency.stacks.phases import Callee, ErrorFunction, Offer
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
+    from ssllatency.code.machine import Machine
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Function, Image
+    from ssllatency.stacks.handshake_code import HandshakeCode
     from ssllatency.stacks.names import Names
 
 
@@ -44,7 +46,10 @@ class Library:
 
     Any of `functions` tells that an image is or contains it; in a stripped one its soname, one of `sonames`, and the function
     `always` do. `called`: applications call it; the others are companions, which one of those calls. `same_suffix`: of several,
-    that is called whose file name ends as the caller's, as libssl.so.3 and libcrypto.so.3 do.
+    that is called whose file name ends as the caller's, as libssl.so.3 and libcrypto.so.3 do. `lower`: what connections read
+    from and write to lies in it, and the functions that raise errors. `wakes` is its function (context, key, descriptor, ...)
+    that says by which descriptor an offloaded operation tells its end. `offloads`: with it operations are offloaded; `batches`:
+    its functions work on several at a time.
     """
 
     name: str
@@ -53,6 +58,28 @@ class Library:
     always: str = ""
     called: bool = False
     same_suffix: bool = False
+    lower: bool = False
+    wakes: str = ""
+    offloads: bool = False
+    batches: bool = False
+
+
+@dataclass(frozen=True)
+class HandshakeCalls:
+    """The operations of a stack by which its handshakes are followed, by name.
+
+    `shakes` makes a handshake; `around`: those that only call it, or have it inlined; `beside`: others that are always watched,
+    as those with early data and what frees a connection. `data`: reads and writes, which are watched where handshakes may take
+    place within them. In `pauses` an asynchronous job pauses. `software`: the private-key methods of the library itself, whose
+    calls show that nothing was offloaded.
+    """
+
+    shakes: str
+    around: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    pauses: str = ""
+    software: tuple[str, ...] = ()
 
 
 def _present(_piece: bytes, _at: int) -> str | None:
@@ -116,10 +143,12 @@ class Stack(Implementation):
     """The functions whose calls are phases of a handshake."""
     transport: tuple[Callee, ...]
     """Those by which the library reads and writes, in handshakes and else."""
+    handshake_calls: HandshakeCalls
+    """Those of its operations by which handshakes are followed."""
     inlines_handshake: bool
-    """Whether SSL_accept and SSL_connect may have SSL_do_handshake built in, so that a probe in it misses their calls."""
-    has_state_machine: bool
-    """Whether all handshakes go through one function that the connection's methods lead to."""
+    """Whether the calls around the one that makes a handshake may have it built in, so that a probe in it misses theirs."""
+    offers: Mapping[str, Offer]
+    """The callees whose calls tell of what the client has offered."""
 
     @abstractmethod
     def recognises(self, image: Image) -> bool:
@@ -152,6 +181,22 @@ class Stack(Implementation):
     @abstractmethod
     def version(self, image: Image) -> str:
         """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
+
+    def handshake_code(self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]) -> HandshakeCode:  # noqa: ARG002
+        """The calls that are phases of a handshake, in an image that is or holds these of its libraries; by their names alone,
+        unless the stack knows more. Unplannable where they can't be told from others."""
+        from ssllatency.stacks.handshake_code import HandshakeCode
+
+        return HandshakeCode(image, bodies, self.callees, self.transport)
+
+    def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
+        """The function that all handshakes go through, in whatever call; None where the library has none. Unplannable where it
+        can't be told."""
+        return None
+
+    def error_functions(self, image: Image) -> Sequence[ErrorFunction]:  # noqa: ARG002
+        """The functions of its lower library that raise errors."""
+        return ()
 
     def runs_handshakes_alone(self, image: Image, bodies: Bodies) -> bool:  # noqa: ARG002
         """Whether, without a state machine, reads and writes call SSL_do_handshake for a handshake instead of its own parts."""

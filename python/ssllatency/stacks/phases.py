@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stack says of the calls that a handshake's phases are."""
+"""What a stack says of the calls that a handshake's phases are, and of the functions that raise errors."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ class Transport(StrEnum):
     WAIT_WINDOW = "wait_window"
 
 
+class Offer(StrEnum):
+    """What a call tells of the client's offer. TICKET: it is made only where there is a session ticket, within a call that is
+    made in any case, and is no phase of its own. CACHE: it looks in the cache of sessions."""
+
+    TICKET = "ticket"
+    CACHE = "cache"
+
+
 @dataclass(frozen=True)
 class Callee:
     """A function whose calls are a phase. Fields as in PhaseCall of a handshake's plan; a call counts where its function also
@@ -37,3 +45,40 @@ class Callee:
     size_is_pointer: bool = False
     beside: tuple[str, ...] = ()
     never_beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """The address of one call of `callee`, or of a jump to it."""
+
+    callee: Callee
+    address: int
+
+
+class ErrorKind(StrEnum):
+    """Which arguments tell of an error, in the order of ARGUMENTS. RAISE and RAISE_1_1: the library and the reason. FATAL: the
+    connection and the alert (-1: none)."""
+
+    RAISE = "raise"
+    RAISE_1_1 = "raise_1_1"
+    FATAL = "fatal"
+
+
+ARGUMENTS = {ErrorKind.RAISE: (0, 1), ErrorKind.RAISE_1_1: (0, 2), ErrorKind.FATAL: (0, 1)}
+
+
+@dataclass(frozen=True)
+class ErrorFunction:
+    """A function that records an error; `address` is None where its name leads to it."""
+
+    kind: ErrorKind
+    name: str
+    address: int | None = None
+
+
+@dataclass(frozen=True)
+class MissingPart:
+    """What of a handshake is not seen in a file, and why (a phrase without a full stop)."""
+
+    what: str
+    reason: str

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl())
 UNTRACED: tuple[Implementation, ...] = (Go(), Rustls())
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
+WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)
 NAMES = tuple(stack.name for stack in STACKS)
 
 
 def called(libraries: Iterable[str]) -> bool:
     """Whether applications call one of these libraries of a file."""
     return any(LIBRARIES[name].called for name in libraries)
+
+
+def has_lower(libraries: Iterable[str]) -> bool:
+    """Whether one of these libraries of a file is the lower one, which has BIOs and errors."""
+    return any(LIBRARIES[name].lower for name in libraries)
 
 
 def stack_of(image: Image) -> Stack:

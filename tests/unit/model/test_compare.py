@@ -22,7 +22,7 @@ from ssllatency.model.snapshot import Missing, Outcome
 from ssllatency.model.statistics.compare import UNTOLD_WITHOUT, compare
 from ssllatency.model.statistics.comparison import FUNCTION, WALL, Change, Comparison, Subject, Verdict
 from ssllatency.model.statistics.resampling import Block, Quantity, Sample, draws
-from ssllatency.stacks.openssl.callbacks import NAMES
+from ssllatency.stacks.openssl.handshake.callbacks import NAMES
 from ssllatency.stacks.phases import Phase
 
 TRIALS = 80

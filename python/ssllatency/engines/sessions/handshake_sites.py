@@ -13,37 +13,35 @@ from ssllatency.engines.attach.sites import Sites, argument, cookie, library_rec
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
-from ssllatency.probes.handshake.plan import CACHE, OPENS_TICKET, ErrorKind, ErrorSite, HandshakePlan, PhaseCall
+from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
-from ssllatency.stacks.phases import Phase, Transport
-from ssllatency.stacks.registry import stack_named
+from ssllatency.stacks.base import Stack
+from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
+from ssllatency.stacks.registry import LIBRARIES, stack_named
 
-_CALLS = ("SSL_do_handshake", "SSL_read_early_data", "SSL_write_early_data", "SSL_free")
-_DATA_CALLS = ("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2")  # only where they have to be watched
-_PAUSE = "ASYNC_pause_job"
-_AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it, or have it inlined
-_SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 # The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
-BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb")
+BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if LIBRARIES[operation.library].batches)
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
 def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
     """The image with only those operations that a handshake's calls are, and with the code of both plans."""
     planned = {operation.operation: operation for operation in image.plan.operations}
-    wanted = {*_CALLS, *_around(planned, may_inline=stack_named(image.plan.stack).inlines_handshake)}
+    stack = stack_named(image.plan.stack)
+    wanted = {stack.handshake_calls.shakes, *stack.handshake_calls.beside, *_around(planned, stack)}
     if plan.within_data:
-        wanted |= {*_DATA_CALLS}
+        wanted |= {*stack.handshake_calls.data}
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
     return replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code)))
 
 
-def _around(planned: Mapping[str, OperationPlan], *, may_inline: bool) -> Iterator[str]:
-    """Those that call SSL_do_handshake and are to be watched as well: where it isn't, or where it is inlined in them."""
-    inner = planned.get("SSL_do_handshake")
-    for name in _AROUND_DO_HANDSHAKE:
-        if inner is None or (may_inline and name in planned and not _exits(inner) & _exits(planned[name])):
+def _around(planned: Mapping[str, OperationPlan], stack: Stack) -> Iterator[str]:
+    """Those around the call that makes a handshake which are watched as well: where it isn't, or where it is inlined in
+    them."""
+    inner = planned.get(stack.handshake_calls.shakes)
+    for name in stack.handshake_calls.around:
+        if inner is None or (stack.inlines_handshake and name in planned and not _exits(inner) & _exits(planned[name])):
             yield name
 
 
@@ -51,41 +49,38 @@ def _exits(planned: OperationPlan) -> set[int]:
     return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
 
 
-_TELLS_OFFER = (OPENS_TICKET, CACHE)  # what is called because of what the client has offered
-
-
-def always_watched(calls: Iterable[PhaseCall]) -> list[PhaseCall]:
-    """The private key's, and where those begin that tell what the client has offered."""
+def always_watched(calls: Iterable[PhaseCall], offers: Mapping[str, Offer]) -> list[PhaseCall]:
+    """The private key's, and where those begin that tell what the client has offered, by their stack's `offers`."""
     return [
         call if call.phase is Phase.PRIVATE_KEY else replace(call, ends=())
         for call in calls
-        if call.phase is Phase.PRIVATE_KEY or call.callee in _TELLS_OFFER
+        if call.phase is Phase.PRIVATE_KEY or call.callee in offers
     ]
 
 
-def windowed_sites(calls: Iterable[PhaseCall]) -> tuple[Sites, Sites]:
-    """As phase_sites has it: what of the other phases isn't always watched. OPENS_TICKET is none of its own."""
-    others = [call for call in calls if call.phase is not Phase.PRIVATE_KEY and call.callee != OPENS_TICKET]
-    _, ends = phase_sites(others)
-    begins, _ = phase_sites([call for call in others if call.callee not in _TELLS_OFFER])
+def windowed_sites(calls: Iterable[PhaseCall], offers: Mapping[str, Offer]) -> tuple[Sites, Sites]:
+    """The sites at which the other phases begin and end, as far as they aren't always watched."""
+    others = [call for call in calls if call.phase is not Phase.PRIVATE_KEY and offers.get(call.callee) is not Offer.TICKET]
+    _, ends = phase_sites(others, offers)
+    begins, _ = phase_sites([call for call in others if call.callee not in offers], offers)
     return begins, ends
 
 
-def phase_sites(calls: Sequence[PhaseCall]) -> tuple[Sites, Sites]:
+def phase_sites(calls: Sequence[PhaseCall], offers: Mapping[str, Offer]) -> tuple[Sites, Sites]:
     """The sites at which phases begin, and those at which they end."""
-    begins = [site(call.begin, _phase_cookie(call)) for call in calls]
+    begins = [site(call.begin, _phase_cookie(call, offers.get(call.callee))) for call in calls]
     ends = {site(end, _end_cookie(call.phase, end.stack_delta)) for call in calls for end in call.ends}
     return begins, sorted(ends)
 
 
-def _phase_cookie(call: PhaseCall) -> int:
+def _phase_cookie(call: PhaseCall, offer: Offer | None) -> int:
     bits = abi.PhaseCookie
     fields: dict[IntEnum, int] = {
         bits.PART: abi.Part[call.phase.name],
         bits.STACK: call.begin.stack_delta,
         bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
-        bits.TICKET: int(call.callee == OPENS_TICKET),
-        bits.CACHE: int(call.callee == CACHE),
+        bits.TICKET: int(offer is Offer.TICKET),
+        bits.CACHE: int(offer is Offer.CACHE),
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet
         fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
@@ -105,14 +100,15 @@ def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
 def machine_sites(plan: HandshakePlan, image: TracedImage, library: int) -> tuple[Sites, Sites]:
     """The sites at which handshakes go on, in whatever call of the application's, and ASYNC jobs pause; and those at which they
     come back from there. The numbers of these two operations are none that others have."""
-    paused = next((planned for planned in image.plan.operations if planned.operation == _PAUSE), None)
+    pauses = stack_named(image.plan.stack).handshake_calls.pauses
+    paused = next((planned for planned in image.plan.operations if planned.operation == pauses), None)
     begins: Sites = []
     ends: Sites = []
-    for planned, operation, number in (
-        (plan.state_machine, STATE_MACHINE, abi.Operation.STATE_MACHINE),
-        (paused, BY_NAME[_PAUSE], abi.Operation.PAUSE),
-    ):
-        for probe in planned.probes if planned else ():
+    for planned, number in ((plan.state_machine, abi.Operation.STATE_MACHINE), (paused, abi.Operation.PAUSE)):
+        if planned is None:
+            continue
+        operation = STATE_MACHINE if planned is plan.state_machine else BY_NAME[planned.operation]
+        for probe in planned.probes:
             cookie_of_it = cookie(probe, operation, number, library)
             (begins if probe.role is Role.ENTRY else ends).append(site(probe, cookie_of_it))
     return begins, ends
@@ -129,8 +125,8 @@ def error_sites(errors: Iterable[ErrorSite]) -> Sites:
 
 
 def software_sites(plan: ImagePlan) -> Sites:
-    """The entries of OpenSSL's own private-key methods."""
-    return [site(probe) for _, probe in _entries(plan, _SOFTWARE)]
+    """The entries of the library's own private-key methods."""
+    return [site(probe) for _, probe in _entries(plan, stack_named(plan.stack).handshake_calls.software)]
 
 
 def batch_sites(plan: ImagePlan) -> Sites:
@@ -150,7 +146,7 @@ def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
 
 
 def layout_record(image: ImagePlan, plan: HandshakePlan) -> abi.Layout:
-    """Where an SSL of this library keeps its state and its labels."""
+    """Where a connection of this library keeps its state and its labels."""
     layout = abi.Layout(library=library_record(image.offsets, stack_named(image.stack)))
     paths = {**plan.labels, **_socket_paths(image.offsets)}
     for place in abi.PlaceOf:
@@ -163,7 +159,7 @@ def layout_record(image: ImagePlan, plan: HandshakePlan) -> abi.Layout:
 
 
 def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
-    """Where the BIO that an SSL reads from has its type and its descriptor."""
+    """Where what a connection reads from (its BIO) has its type and its descriptor."""
     if offsets.rbio is None or offsets.bio_method is None or offsets.bio_descriptor is None:
         return {}
     bio_type, descriptor = (offsets.rbio, offsets.bio_method, 0), (offsets.rbio, offsets.bio_descriptor)

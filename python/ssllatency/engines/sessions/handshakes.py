@@ -61,6 +61,7 @@ from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
 from ssllatency.stacks.operation import Tier
+from ssllatency.stacks.registry import LIBRARIES, stack_named
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")
@@ -77,7 +78,7 @@ _TALLIES = {
 }
 _TALLIES_OF_ROW = 16
 _NEVER = (1 << 64) - 1
-_ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
+_ENGINES = tuple(library.name for library in LIBRARIES.values() if library.offloads)
 
 
 class HandshakeSession:
@@ -208,14 +209,19 @@ class HandshakeSession:
 
     def _sites_below(self, number: int) -> dict[str, Sites]:
         """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
-        begins, ends = windowed_sites(self._plans[number].calls)
+        offers = stack_named(self._images[number].plan.stack).offers
+        begins, ends = windowed_sites(self._plans[number].calls, offers)
         return {"at_phase_end": ends, "at_phase": begins}
 
     def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
         """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
         transport = self._watches_transport
-        phases = [phase_sites((*always_watched(plan.calls), *(plan.transport if transport else ()))) for plan in plans]
+        phases = []
+        for image, plan in zip(images, plans, strict=True):
+            offers = stack_named(image.plan.stack).offers
+            calls = (*always_watched(plan.calls, offers), *(plan.transport if transport else ()))
+            phases.append(phase_sites(calls, offers))
         machines = [machine_sites(*both, number) for number, both in enumerate(zip(plans, images, strict=True), first)]
         return {
             "at_exit": [ends for _, ends in machines],
@@ -244,7 +250,7 @@ class HandshakeSession:
         if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
-        sites_of_plans = [phase_sites(plan.transport) for plan in self._plans]
+        sites_of_plans = [phase_sites(plan.transport, {}) for plan in self._plans]
         sites = {"at_phase_end": [ends for _, ends in sites_of_plans], "at_phase": [begins for begins, _ in sites_of_plans]}
         with suppress(AttachError):
             self.attachment.attach_more(sites)

@@ -11,9 +11,9 @@ from ssllatency.fields import Field
 from ssllatency.probes import codec
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.codec import LARGEST_FIELD_OFFSET, LONGEST_TEXT, MOST_ITEMS
-from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, PhaseCall
+from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import CONDITIONS, OperationPlan, Probe, Role
-from ssllatency.stacks.phases import Phase, Transport
+from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
 
 _OPERATIONS = ("", "sign", "decrypt")
 _ARGUMENTS = 6

@@ -5,15 +5,13 @@ engine."""
 from __future__ import annotations
 
 from ssllatency.code.bodies import Bodies
-from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Emulation, Machine
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite
+from ssllatency.probes.handshake.plan import ErrorSite
 from ssllatency.probes.plan import LARGEST_FRAME, Probe, Role
 from ssllatency.probes.sites.entry import Site, entry_site
-
-_WAKE = "ASYNC_WAIT_CTX_set_wait_fd"
+from ssllatency.stacks.phases import ARGUMENTS, ErrorFunction
 
 
 class Entries:
@@ -25,22 +23,11 @@ class Entries:
         self._bodies = bodies
         self._emulation = emulation
 
-    def raising(self) -> list[ErrorSite]:
-        """Where errors are put into libcrypto's queue. Unplannable where the library has no such function that is known."""
-        if self._image.function("ERR_vset_error"):
-            names = ("ERR_vset_error", "ERR_set_error") if self._raises_apart() else ("ERR_vset_error",)
-            return [ErrorSite(ErrorKind.RAISE, name, self.named(name, 0, 1)) for name in names]
-        return [ErrorSite(ErrorKind.RAISE_1_1, "ERR_put_error", self.named("ERR_put_error", 0, 2))]
-
-    def _raises_apart(self) -> bool:
-        """Whether ERR_set_error, with the same first arguments, has the other one built in instead of calling it."""
-        function = self._image.function("ERR_set_error")
-        bounds = self._image.function_bounds(function.address) if function else None
-        return bounds is not None and not calls_of(self._image, ["ERR_vset_error"], bounds)["ERR_vset_error"]
-
-    def wake(self) -> Probe:
-        """Where an engine says which file descriptor will tell that its work is done."""
-        return self.named(_WAKE, 0, 1, 2)
+    def of(self, function: ErrorFunction) -> ErrorSite:
+        """The site that sees the errors that a function records."""
+        arguments = ARGUMENTS[function.kind]
+        probe = self.named(function.name, *arguments) if function.address is None else self.at(function.address, *arguments)
+        return ErrorSite(function.kind, function.name, probe)
 
     def named(self, name: str, *arguments: int) -> Probe:
         """The entry of the function `name`, with these arguments in their registers."""

@@ -13,6 +13,7 @@ from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
 from ssllatency.probes.listing import ABSENT, fact, hit_fields, hit_words, reasons, table
 from ssllatency.probes.plan import Probe
 from ssllatency.stacks.phases import Transport
+from ssllatency.stacks.registry import WAKES
 
 _HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
 _GOES = ("INSTRUCTION", "NOTE", "COST")
@@ -77,7 +78,7 @@ def _rows(plan: HandshakePlan, costs: HitCosts) -> Iterator[tuple[str, ...]]:
     for error in plan.errors:
         yield ("error", error.function, f"{costs.of(error.probe.cost)}", "entry", *_site(error.probe), error.kind)
     if plan.wake:
-        yield ("offload", "ASYNC_WAIT_CTX_set_wait_fd", f"{costs.of(plan.wake.cost)}", "entry", *_site(plan.wake), "")
+        yield ("offload", " or ".join(WAKES), f"{costs.of(plan.wake.cost)}", "entry", *_site(plan.wake), "")
 
 
 def _site(probe: Probe) -> tuple[str, str, str]:

@@ -1,34 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A handshake plan as plain data: where in a file the phases of a handshake begin and end, and where its errors are raised.
 
-A phase is a call that libssl makes. It begins at the call site, or at a branch that leads to it alone, and ends at the first
-cheap instruction past it. Both lie in one frame: the stack pointer at the function's entry, which is the one at the site plus
-`stack_delta`, is the same at both. An end may be reached by other ways too, without the call; it ends a phase only where one
-that began in the same frame is open.
+A phase is a call that the TLS library makes. It begins at the call site, or at a branch that leads to it alone, and ends at the
+first cheap instruction past it. Both lie in one frame: the stack pointer at the function's entry, which is the one at the site
+plus `stack_delta`, is the same at both. An end may be reached by other ways too, without the call; it ends a phase only where
+one that began in the same frame is open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ssllatency.code.values import FieldPath
 from ssllatency.probes.plan import CodeRange, OperationPlan, Probe
-from ssllatency.stacks.phases import Phase, Transport
-
-# The callees of session lookups: what is called whether there is a ticket or not, what that calls only where there is one, and
-# what looks in the cache.
-TICKET, OPENS_TICKET, CACHE = "tls_decrypt_ticket", "EVP_CIPHER_CTX_new", "lookup_sess_in_cache"
-
-
-class ErrorKind(StrEnum):
-    """Which arguments tell of an error. RAISE: ERR_vset_error, library in argument 0 and reason in 1. RAISE_1_1: ERR_put_error,
-    library in argument 0 and reason in 2. FATAL: ossl_statem_fatal, the SSL in argument 0 and the alert in 1 (-1: none)."""
-
-    RAISE = "raise"
-    RAISE_1_1 = "raise_1_1"
-    FATAL = "fatal"
+from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
 
 
 @dataclass(frozen=True)
@@ -36,8 +22,7 @@ class PhaseCall:
     """One call site of `callee`: a function's name, or of an indirect call the callback's.
 
     `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
-    an argument that is NULL where only the size is asked for: that call isn't counted. The one of OPENS_TICKET, which lies in
-    another phase, is none of its own: it tells that there is a ticket. `operation` is "sign" or "decrypt" for
+    an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for
     PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does: before
     the call it is the buffer's size. Arguments are in their registers at `begin`.
 
@@ -67,22 +52,14 @@ class ErrorSite:
 
 
 @dataclass(frozen=True)
-class MissingPart:
-    """What of a handshake is not seen in this file, and why (a phrase without a full stop)."""
-
-    what: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class HandshakePlan:
     """What is probed in one file to split its handshakes. `kind` as in ImagePlan.
 
-    `transport` are the calls by which libssl reads and writes: they are watched only in processes whose calls sleep.
-    `state_machine` is the function that all of OpenSSL's handshakes go through; `within_data`: reads and writes have to be
-    watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of
-    ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with the first three arguments in their registers; `labels` are fields of SSL
-    by name; `code` holds every site.
+    `transport` are the calls by which the library reads and writes: they are watched only in processes whose calls sleep.
+    `state_machine` is the function that all of the library's handshakes go through; `within_data`: reads and writes have to be
+    watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of the
+    function that `wakes` of a Library names, with the first three arguments in their registers; `labels` are fields of a
+    connection by name; `code` holds every site.
     """
 
     path: str

@@ -16,7 +16,7 @@ from ssllatency.stacks.phases import Callee, Phase
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Image
+    from ssllatency.elf.image import Function, Image
     from ssllatency.stacks.names import Names
 
 _FIRST_OWN = 11  # SSL_ERROR_PENDING_SESSION; from here on in the order of the reasons
@@ -49,7 +49,6 @@ class BoringSsl(OpenSsl):
     )
     callees = (*OpenSsl.callees, Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3))
     inlines_handshake = True
-    has_state_machine = False
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
         """AWS-LC's libssl is BoringSSL's; its libcrypto alone does no TLS."""
@@ -78,6 +77,10 @@ class BoringSsl(OpenSsl):
         from ssllatency.stacks.boringssl.names import NAMES
 
         return NAMES
+
+    def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
+        """None: the functions that run a handshake's steps are called by SSL_do_handshake."""
+        return None
 
     def runs_handshakes_alone(self, image: Image, bodies: Bodies) -> bool:
         """As its functions' calls show."""

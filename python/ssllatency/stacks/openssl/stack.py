@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.abi import Reason
-from ssllatency.stacks.base import Codes, Library, Mark, Stack
+from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Mark, Stack
+from ssllatency.stacks.openssl.handshake.phases import CALLEES, OFFERS, TRANSPORT
 from ssllatency.stacks.openssl.operations import OPERATIONS
-from ssllatency.stacks.openssl.phases import CALLEES, TRANSPORT
-from ssllatency.stacks.phases import Callee
+from ssllatency.stacks.phases import Callee, ErrorFunction
 
 if TYPE_CHECKING:
+    from ssllatency.code.bodies import Bodies
+    from ssllatency.code.machine import Machine
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Image
+    from ssllatency.elf.image import Function, Image
     from ssllatency.stacks.names import Names
+    from ssllatency.stacks.openssl.handshake.code import OpenSslHandshakeCode
     from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
     from ssllatency.stacks.openssl.tables.tails import Tails
 
@@ -29,13 +32,25 @@ class OpenSsl(Stack):
     operations = OPERATIONS
     libraries: tuple[Library, ...] = (
         Library("libssl", ("SSL_do_handshake", "SSL_read"), called=True),
-        Library("libcrypto", ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"), same_suffix=True),
-        Library("libcrypto_mb", tuple(operation.name for operation in OPERATIONS if operation.library == "libcrypto_mb")),
+        Library(
+            "libcrypto",
+            ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"),
+            same_suffix=True,
+            lower=True,
+            wakes="ASYNC_WAIT_CTX_set_wait_fd",
+        ),
+        Library(
+            "libcrypto_mb",
+            tuple(operation.name for operation in OPERATIONS if operation.library == "libcrypto_mb"),
+            offloads=True,
+            batches=True,
+        ),
         Library(
             "qatengine",
             ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
             sonames=("qatengine.so", "libqatengine.so", "libqat.so"),
             always="bind_engine",
+            offloads=True,
         ),
     )
     marks = {"OpenSSL": Mark(b"ssl/ssl_lib.c\0")}  # noqa: RUF012
@@ -58,8 +73,16 @@ class OpenSsl(Stack):
     )
     callees: tuple[Callee, ...] = CALLEES
     transport = TRANSPORT
+    handshake_calls = HandshakeCalls(
+        shakes="SSL_do_handshake",
+        around=("SSL_accept", "SSL_connect"),
+        beside=("SSL_read_early_data", "SSL_write_early_data", "SSL_free"),
+        data=("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2"),
+        pauses="ASYNC_pause_job",
+        software=("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign"),
+    )
     inlines_handshake = False
-    has_state_machine = True
+    offers = OFFERS
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
         """By libssl's source: its version is stated elsewhere."""
@@ -104,6 +127,27 @@ class OpenSsl(Stack):
         from ssllatency.stacks.openssl.labels import label_paths
 
         return label_paths(image)
+
+    def handshake_code(
+        self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]
+    ) -> OpenSslHandshakeCode:
+        """The calls in libssl, of hidden functions and of callbacks as well."""
+        from ssllatency.stacks.openssl.handshake.code import OpenSslHandshakeCode
+
+        alone = len(libraries) == 1
+        return OpenSslHandshakeCode(image, machine, bodies, self.callees, self.transport, alone=alone)
+
+    def state_machine(self, image: Image, bodies: Bodies) -> Function | None:
+        """The function that the connection's methods lead to."""
+        from ssllatency.stacks.openssl.handshake.state_machine import state_machine
+
+        return state_machine(image, bodies)
+
+    def error_functions(self, image: Image) -> list[ErrorFunction]:
+        """Those that put errors into the queue of a thread."""
+        from ssllatency.stacks.openssl.handshake.errors import error_functions
+
+        return error_functions(image)
 
     def names(self, image: Image) -> Names:
         """Those of a libssl, a libcrypto or a program with both."""

@@ -14,6 +14,7 @@ from ssllatency.model.handshakes import Label
 from ssllatency.probes.handshake.plan import PhaseCall
 from ssllatency.probes.plan import Probe, Role
 from ssllatency.stacks.phases import Phase
+from ssllatency.stacks.registry import stack_named
 
 
 def masked(labels: abi.Labels, mask: abi.Labels) -> abi.Labels:
@@ -57,5 +58,5 @@ def test_rows_differ_by_the_labels_asked_for_and_by_the_ending(by: tuple[Label, 
 ])  # fmt: skip
 def test_session_lookups_are_marked_by_what_they_look_at(callee: str, mark: int) -> None:
     begin, end = (Probe(at, at, role, "call 0x10", Cost.EMULATED, 8) for at, role in ((16, Role.ENTRY), (21, Role.EXIT)))
-    ((_, cookie),), _ = phase_sites([PhaseCall(Phase.SESSION_LOOKUP, callee, begin, (end,))])
+    ((_, cookie),), _ = phase_sites([PhaseCall(Phase.SESSION_LOOKUP, callee, begin, (end,))], stack_named("openssl").offers)
     assert cookie == abi.Part.SESSION_LOOKUP | 8 << abi.PhaseCookie.STACK | mark

@@ -14,9 +14,8 @@ from itertools import pairwise
 from tests.unit.probes.corpus.text import NOT_AN_INSTRUCTION, Call, Operation, Plan, Site
 
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
-from ssllatency.probes.handshake.plan import ErrorKind
 from ssllatency.probes.plan import CONDITIONS, CONSTANTS, LARGEST_FRAME, SslOffsets
-from ssllatency.stacks.phases import Phase, Transport
+from ssllatency.stacks.phases import ErrorKind, Phase, Transport
 
 # arch/x86/kernel/uprobes.c: branch_setup_xol_ops and push_setup_xol_ops. By mnemonic, how long the emulated forms are.
 _X86 = {"call": (5,), "jmp": (2, 5), "push": (1, 2), "nop": (1,), **dict.fromkeys(CONDITIONS, (2, 6))}

@@ -21,9 +21,9 @@ from ssllatency.fields import FieldError
 from ssllatency.probes.handshake.codec import from_values, to_values
 from ssllatency.probes.handshake.listing import render, to_document
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, PhaseCall
+from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import CodeRange, OperationPlan, Probe, Role
-from ssllatency.stacks.phases import Phase, Transport
+from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
 
 
 def probe(offset: int, role: Role, instruction: str, cost: Cost = Cost.EMULATED) -> Probe:

@@ -13,8 +13,8 @@ from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Image
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.handshake.pointer_calls import calls_in, calls_through
-from ssllatency.stacks.openssl.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.handshake.pointer_calls import calls_in, calls_through
 
 Assemble = Callable[[str], Assembled]
 

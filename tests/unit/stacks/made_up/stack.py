@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.abi import Convention, Reason
-from ssllatency.stacks.base import Codes, Library, Mark, Stack
+from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.names import Names
 from ssllatency.stacks.operation import Operation, Tier
 
@@ -51,8 +51,9 @@ class MadeUp(Stack):
     codes = Codes(reading=1, writing=2, reasons={3: Reason.WANT_ASYNC})
     callees = ()
     transport = ()
+    offers = {}  # noqa: RUF012
+    handshake_calls = HandshakeCalls("madeup_handshake", data=("madeup_read", "madeup_flush"))
     inlines_handshake = False
-    has_state_machine = False
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
         return ("made-up", "") if "made-up" in versions else None

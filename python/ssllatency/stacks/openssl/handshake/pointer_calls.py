@@ -17,7 +17,7 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Graph, Unplannable
 from ssllatency.code.machine import Flow, Instruction, Machine
 from ssllatency.elf.image import Image, Range
-from ssllatency.stacks.openssl.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
 
 if TYPE_CHECKING:
     from ssllatency.code.aarch64.instructions import Aarch64Instruction

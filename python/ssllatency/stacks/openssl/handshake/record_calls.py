@@ -15,9 +15,9 @@ from ssllatency.code.calls import calls_to
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Flow, Machine
 from ssllatency.elf.image import Image
-from ssllatency.probes.handshake.pointer_calls import calls_through
 from ssllatency.stacks.openssl.accessors import field_returned
-from ssllatency.stacks.openssl.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.handshake.pointer_calls import calls_through
 from ssllatency.stacks.openssl.tables.tails import handshake_slots
 from ssllatency.stacks.phases import Callee, Transport
 

@@ -8,7 +8,7 @@ certificate hands the SSL over to the callbacks, and of what collects certificat
 
 from __future__ import annotations
 
-from ssllatency.stacks.phases import Callee, Phase, Transport
+from ssllatency.stacks.phases import Callee, Offer, Phase, Transport
 
 _MAC_KEY = ("EVP_PKEY_new_raw_private_key", "EVP_PKEY_new_raw_private_key_ex", "EVP_PKEY_new_mac_key")
 _SIGN, _VERIFY = "EVP_DigestSign", "EVP_DigestVerify"
@@ -46,4 +46,8 @@ CALLEES = (
     Callee(Phase.PEER_VERIFICATION, "EVP_DigestVerifyFinal", beside=(_VERIFY,)),
     Callee(Phase.PEER_VERIFICATION, "EVP_VerifyFinal"),
 )
+# What looks a session up: what is called whether there is a ticket or not, what that calls only where there is one, and what
+# looks in the cache.
+TICKET, OPENS_TICKET, CACHE = "tls_decrypt_ticket", "EVP_CIPHER_CTX_new", "lookup_sess_in_cache"
+OFFERS = {OPENS_TICKET: Offer.TICKET, CACHE: Offer.CACHE}
 TRANSPORT = (Callee(Transport.WAIT_PEER, "BIO_read"), Callee(Transport.WAIT_WINDOW, "BIO_write"))

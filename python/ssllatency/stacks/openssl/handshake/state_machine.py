@@ -11,23 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ssllatency.code.bodies import Bodies
-from ssllatency.code.flow import Code, Unplannable
-from ssllatency.code.machine import Emulation, Flow, Machine
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.machine import Flow
 from ssllatency.elf.image import Function, Image
-from ssllatency.probes.catalogue import STATE_MACHINE
-from ssllatency.probes.plan import OperationPlan
-from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.tables.tails import Tails, handshake_slots
+from ssllatency.stacks.openssl.tables.methods import ssl_methods
+from ssllatency.stacks.openssl.tables.tails import handshake_slots
 
 _FOUND = "SSL_METHOD"
 
 
-def plan_state_machine(
-    image: Image, machine: Machine, bodies: Bodies, emulation: Emulation, tables: Mapping[str, Mapping[int, int]]
-) -> OperationPlan:
-    """Its plan; `tables` are those of ssl_methods(). Unplannable with the reason."""
-    planner = Planner(image, machine, Code(image, machine), Tails(image), emulation, return_probes=False)
-    return planner.plan(STATE_MACHINE, Function(STATE_MACHINE.name, _address(bodies, tables), 0, _FOUND))
+def state_machine(image: Image, bodies: Bodies) -> Function:
+    """The function. Unplannable with the reason."""
+    return Function("state_machine", _address(bodies, ssl_methods(image)), 0, _FOUND)
 
 
 def _address(bodies: Bodies, tables: Mapping[str, Mapping[int, int]]) -> int:

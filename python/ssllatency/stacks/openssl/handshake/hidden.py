@@ -12,7 +12,7 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Place
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import ssl_offsets
-from ssllatency.stacks.openssl.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
 
 NAMES = frozenset(
     (
