@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is in a file. `libraries`: those of the catalogue that it is or holds; `version` what OpenSSL calls itself there;
-    `others`: (implementation, version) of TLS in it that isn't traced; `obstacle`: why OpenSSL in it can't be traced;
-    `by_debug_file`: a separate file names its functions, or could if it came."""
+    """What is in a file. `libraries`: those of the catalogue that it is or holds; `version`: how the library states it there,
+    as "OpenSSL 3.0.19 27 Jan 2026", "" if it doesn't; `others`: (implementation, version) of TLS in it that isn't traced;
+    `obstacle`: why TLS in it can't be traced that could be; `by_debug_file`: a separate file names its functions, or could if
+    it came. `name` and `release`: what of the version those are, as "OpenSSL" and "3.0.19"; the release is "" where it is
+    unknown."""
 
     libraries: tuple[str, ...] = ()
     version: str = ""
@@ -18,6 +20,8 @@ class FileFacts:
     others: tuple[tuple[str, str], ...] = ()
     obstacle: str = ""
     by_debug_file: bool = False
+    name: str = ""
+    release: str = ""
 
 
 NOTHING = FileFacts()

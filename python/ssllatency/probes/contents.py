@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ssllatency.facts import NOTHING, FileFacts
@@ -10,6 +11,7 @@ from ssllatency.fields import Field
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
+    from ssllatency.stacks.implementations import Inside, Version
 
 _MOST_PARTS, _LONGEST_TEXT = 64, 4096
 
@@ -18,22 +20,26 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     """What is in an image; nothing in one of another processor than `machine`, if that is given. ElfError where it is cut
     short. The decoder is brought in when this is called."""
     from ssllatency.probes.planner import libraries_in
-    from ssllatency.stacks.implementations import library_version, tls_inside
+    from ssllatency.stacks.file_names import has_library_name
+    from ssllatency.stacks.implementations import Inside, Version, tls_inside, version_of
     from ssllatency.stacks.registry import called
 
     if machine and image.machine != machine:
         return NOTHING
     libraries = libraries_in(image)
-    library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
-    inside = tls_inside(image) if not library else None
-    if inside is None or not inside.traceable:
-        version = library_version(image) if libraries else ""
-        return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
+    inside = Inside() if has_library_name(image.label) else tls_inside(image)
+    if not any(inside.traceable):
+        return _facts(image, libraries, inside, version_of(image) if libraries else None)
     if called(libraries):
-        by_debug_file = bool(image.debug_file)
-        return FileFacts(libraries, library_version(image), image.build_id, inside.implementations, by_debug_file=by_debug_file)
-    version = library_version(image) or inside.traceable
-    return FileFacts(libraries, version, image.build_id, inside.implementations, _no_names(image, inside.traceable), True)
+        return replace(_facts(image, libraries, inside, version_of(image)), by_debug_file=bool(image.debug_file))
+    by_marks, stated = Version.of(inside.traceable), version_of(image)
+    facts = _facts(image, libraries, inside, stated if stated.text else by_marks)
+    return replace(facts, obstacle=_no_names(image, by_marks.text), by_debug_file=True)
+
+
+def _facts(image: Image, libraries: tuple[str, ...], inside: Inside, version: Version | None) -> FileFacts:
+    facts = FileFacts(libraries, build_id=image.build_id, others=inside.implementations)
+    return replace(facts, version=version.text, name=version.name, release=version.release) if version else facts
 
 
 def _no_names(image: Image, implementation: str) -> str:
@@ -56,6 +62,8 @@ def read_facts(facts: Field) -> FileFacts:
         others=tuple(_other(other) for other in record["others"].items(_MOST_PARTS)),
         obstacle=record["obstacle"].text(_LONGEST_TEXT),
         by_debug_file=record["by_debug_file"].flag(),
+        name=record["name"].text(_LONGEST_TEXT),
+        release=record["release"].text(_LONGEST_TEXT),
     )
 
 

@@ -45,17 +45,21 @@ class Library:
     """A file of a stack, by the name that operations have for it.
 
     Any of `functions` tells that an image is or contains it; in a stripped one its soname, one of `sonames`, and the function
-    `always` do. `called`: applications call it; the others are companions, which one of those calls. `same_suffix`: of several,
-    that is called whose file name ends as the caller's, as libssl.so.3 and libcrypto.so.3 do. `lower`: what connections read
-    from and write to lies in it, and the functions that raise errors. `wakes` is its function (context, key, descriptor, ...)
-    that says by which descriptor an offloaded operation tells its end. `offloads`: with it operations are offloaded; `batches`:
-    its functions work on several at a time.
+    `always` do. `file_names`: patterns of the names that its files have; `loaded_as`: by that name, followed by one of
+    `loaded_versions`, programs load it, the usual ones first. `called`: applications call it; the others are companions, which
+    one of those calls. `same_suffix`: of several, that is called whose file name ends as the caller's, as libssl.so.3 and
+    libcrypto.so.3 do. `lower`: what connections read from and write to lies in it, and the functions that raise errors. `wakes`
+    is its function (context, key, descriptor, ...) that says by which descriptor an offloaded operation tells its end.
+    `offloads`: with it operations are offloaded; `batches`: its functions work on several at a time.
     """
 
     name: str
     functions: tuple[str, ...]
     sonames: tuple[str, ...] = ()
     always: str = ""
+    file_names: tuple[str, ...] = ()
+    loaded_as: str = ""
+    loaded_versions: tuple[str, ...] = ()
     called: bool = False
     same_suffix: bool = False
     lower: bool = False
@@ -119,6 +123,12 @@ class Implementation(ABC):
     marks: Mapping[str, Mark]
     texts: tuple[bytes, ...]
     """Texts of which a file with it has one, where no symbol shows it."""
+    file_names: tuple[str, ...] = ()
+    """Patterns of the names of its own libraries, where these names tell it."""
+    unless: tuple[str, ...] = ()
+    """Patterns of the names of libraries by which a process with one of `file_names` does its TLS instead."""
+    doubt: str = ""
+    """A sentence about processes that have it, where it is uncertain whether they do TLS by it."""
 
     @abstractmethod
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
@@ -130,6 +140,8 @@ class Stack(Implementation):
 
     name: str
     """As plans have it, "openssl"."""
+    title: str
+    """As people know it, "OpenSSL"."""
     number: abi.Stack
     """As the kernel side has it."""
     libraries: tuple[Library, ...]
@@ -181,6 +193,10 @@ class Stack(Implementation):
     @abstractmethod
     def version(self, image: Image) -> str:
         """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
+
+    def name_and_release(self, version: str) -> tuple[str, str]:  # noqa: ARG002
+        """What of the text that version() gives is the library's name, and what its release; "" where that is unknown."""
+        return self.title, ""
 
     def handshake_code(self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]) -> HandshakeCode:  # noqa: ARG002
         """The calls that are phases of a handshake, in an image that is or holds these of its libraries; by their names alone,

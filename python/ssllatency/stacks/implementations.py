@@ -18,11 +18,26 @@ _MARKS = {name: mark for implementation in (*STACKS, *UNTRACED) for name, mark i
 
 @dataclass(frozen=True)
 class Inside:
-    """`implementations`: (name, version) of those that aren't traced, the version "" where unknown. `traceable`: the name of
-    the one that is where its functions' names are known, with its version where that is clear."""
+    """`implementations`: (name, version) of those that aren't traced, the version "" where unknown. `traceable`: the same of
+    the one that is where its functions' names are known; two empty texts for none."""
 
     implementations: tuple[tuple[str, str], ...] = ()
-    traceable: str = ""
+    traceable: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a library calls itself. Of `text`, as "OpenSSL 3.0.19 27 Jan 2026", `name` is "OpenSSL" and `release` "3.0.19"; both
+    texts are empty where they are unknown."""
+
+    text: str
+    name: str
+    release: str
+
+    @classmethod
+    def of(cls, traceable: tuple[str, str]) -> Version:
+        """That of an implementation as its marks show it."""
+        return cls(" ".join(traceable).rstrip(), *traceable)
 
 
 def tls_inside(image: Image) -> Inside:
@@ -45,16 +60,25 @@ def _versions(image: Image) -> dict[str, str]:
 
 def _inside(versions: dict[str, str]) -> Inside:
     others = tuple(seen for implementation in UNTRACED if (seen := implementation.identify(versions)))
-    traceable = next((seen for stack in STACKS if (seen := stack.identify(versions))), ("", ""))
-    return Inside(others, " ".join(traceable).rstrip())
+    return Inside(others, next((seen for stack in STACKS if (seen := stack.identify(versions))), ("", "")))
+
+
+def version_of(image: Image) -> Version:
+    """What the library in the image calls itself. BoringSSL has no versions, and where nothing asks for AWS-LC's it isn't
+    linked: then the file's marks tell which it is."""
+    stack = stack_of(image)
+    text = stack.version(image)
+    if text:
+        return Version(text, *stack.name_and_release(text))
+    by_marks = _named_by_marks(_versions(image))
+    return Version.of(by_marks) if by_marks[0] else Version("", stack.title, "")
 
 
 def library_version(image: Image) -> str:
-    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown. BoringSSL has no versions,
-    and where nothing asks for AWS-LC's it isn't linked: then the file's marks tell which it is."""
-    return stack_of(image).version(image) or _named_by_marks(_versions(image))
+    """The text of version_of(), as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown."""
+    return version_of(image).text
 
 
-def _named_by_marks(versions: dict[str, str]) -> str:
+def _named_by_marks(versions: dict[str, str]) -> tuple[str, str]:
     stack = next((stack for stack in STACKS if stack.identify(versions)), None)
-    return "" if stack is None or stack.states_version else _inside(versions).traceable
+    return ("", "") if stack is None or stack.states_version else _inside(versions).traceable

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ssllatency.stacks.base import Implementation, Stack
 from ssllatency.stacks.boringssl.stack import BoringSsl
+from ssllatency.stacks.by_name import BY_NAME
 from ssllatency.stacks.go.implementation import Go
 from ssllatency.stacks.openssl.stack import OpenSsl
 from ssllatency.stacks.rustls.implementation import Rustls
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 # A library comes after the one that it descends from, with whose functions' names it would be taken for that.
 STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl())
-UNTRACED: tuple[Implementation, ...] = (Go(), Rustls())
+UNTRACED: tuple[Implementation, ...] = (Go(), Rustls(), *BY_NAME)
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)
 NAMES = tuple(stack.name for stack in STACKS)
@@ -26,6 +27,11 @@ NAMES = tuple(stack.name for stack in STACKS)
 def called(libraries: Iterable[str]) -> bool:
     """Whether applications call one of these libraries of a file."""
     return any(LIBRARIES[name].called for name in libraries)
+
+
+def is_called(kind: str) -> bool:
+    """Whether applications call the library that a file of this kind is; none is "static", or "" for no library."""
+    return kind in LIBRARIES and LIBRARIES[kind].called
 
 
 def has_lower(libraries: Iterable[str]) -> bool:

@@ -20,13 +20,12 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below, open_regular
+from ssllatency.stacks.file_names import LOADED_AS, SONAMES, is_usual
 from ssllatency.targets.identity import Identity, Numbers, Version, version_of_open
 from ssllatency.targets.maps import executable_path
 from ssllatency.targets.processes import PROC, root_of
 
 _CACHE, _LARGEST_CACHE = "/etc/ld.so.cache", 16 << 20
-_LIBRARIES = ("libssl.so", "libcrypto.so")
-_SONAMES = tuple(library + version for version in (".3", ".4", ".1.1", "") for library in _LIBRARIES)
 _FOLDERS = ("/usr/local/lib64", "/usr/local/lib", "/usr/lib64", "/lib64", "/usr/lib", "/lib")
 _MOST_ROOTS, _MOST_PATHS, _MOST_PROCESSES, _MOST_FOLDERS = 8, 256, 64, 16
 _MOST_FILES = 16  # of a root
@@ -85,8 +84,8 @@ def named_files(library: str, stack: ExitStack) -> list[ExpectedFile]:
         named = _expected(open_regular(library), "/", stack)
     except OSError as error:
         raise SsllatencyError(f"Can't open the library {library} ({error.strerror}): check the path.") from error
-    ours = next((prefix for prefix in _LIBRARIES if name.startswith(prefix)), None)
-    others = [f"{folder}/{prefix}{name.removeprefix(ours)}" for prefix in _LIBRARIES if prefix != ours] if ours else []
+    ours = next((prefix for prefix in LOADED_AS if name.startswith(prefix)), None)
+    others = [f"{folder}/{prefix}{name.removeprefix(ours)}" for prefix in LOADED_AS if prefix != ours] if ours else []
     return [file for file in (named, *(open_expected(other, "/", stack) for other in others)) if file]
 
 
@@ -132,9 +131,9 @@ def _paths(root: str, pids: Sequence[int], proc: Path) -> Iterator[str]:
     """Where a library may lie, in the order in which a loader looks."""
     folders = [folder for pid in pids for folder in (*_asked_for(pid, proc), *_beside(pid, proc))]
     for folder in islice(dict.fromkeys(folders), _MOST_FOLDERS):
-        yield from (f"{folder}/{name}" for name in _SONAMES)
+        yield from (f"{folder}/{name}" for name in SONAMES)
     listed = _listed(root)
-    yield from listed or (f"{folder}/{name}" for folder in _FOLDERS for name in _SONAMES)
+    yield from listed or (f"{folder}/{name}" for folder in _FOLDERS for name in SONAMES)
 
 
 def _asked_for(pid: int, proc: Path) -> list[str]:
@@ -165,4 +164,4 @@ def _listed(root: str) -> list[str]:
     with os.fdopen(descriptor, "rb") as file:
         words = file.read(_LARGEST_CACHE).split(b"\0")
     paths = (os.fsdecode(word) for word in words if word.startswith(b"/") and len(word) < _LONGEST_PATH)
-    return [path for path in paths if path.rpartition("/")[2].startswith(_LIBRARIES)]
+    return [path for path in paths if is_usual(path)]

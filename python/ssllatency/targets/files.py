@@ -13,20 +13,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.stacks.file_names import has_library_name, is_usual
+from ssllatency.stacks.registry import LIBRARIES, is_called
 from ssllatency.targets.identity import Identity, MappedFile
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import open_mapped
 from ssllatency.targets.processes import PROC, Process, exists, root_of
-
-# The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
-_LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
-_USUAL_NAMES = ("libssl.so", "libcrypto.so")
 
 _MOST_AHEAD = 32
 # A process can map tens of thousands of files of any content. The most that are inspected, of one process and of all.
@@ -158,10 +155,10 @@ def most_important(
     files: Sequence[TracedFile], most: int, named: Collection[Identity] = ()
 ) -> tuple[list[TracedFile], list[TracedFile]]:
     """The most important files, as many as are allowed, in their order, and the rest: named files first, then those that most
-    processes map, libssl before others."""
+    processes map, libraries that applications call before others."""
 
     def rank(file: TracedFile) -> tuple[bool, int, bool]:
-        return file.mapping.identity not in named, -len(file.pids), "libssl" not in file.kind
+        return file.mapping.identity not in named, -len(file.pids), not is_called(file.kind)
 
     chosen = {file.mapping.identity for file in sorted(files, key=rank)[:most]}
     parts: tuple[list[TracedFile], list[TracedFile]] = [], []
@@ -171,11 +168,11 @@ def most_important(
 
 
 def few_of(files: Sequence[MappedFile], executable: str | None, named: Collection[Identity] = ()) -> list[MappedFile]:
-    """MOST_MAPPED of the files of one process at most: first come the named ones, the executable, and OpenSSL's by name."""
+    """MOST_MAPPED of the files of one process at most: first come the named ones, the executable, and TLS libraries by name."""
 
     def rank(file: MappedFile) -> tuple[bool, bool, bool, bool]:
-        usual = file.path.rpartition("/")[2].startswith(_USUAL_NAMES)
-        return file.identity not in named, file.path != executable, not usual, not has_library_name(file.path)
+        usual, library = is_usual(file.path), has_library_name(file.path)
+        return file.identity not in named, file.path != executable, not usual, not library
 
     return sorted(files, key=rank)[:MOST_MAPPED]
 
@@ -275,12 +272,6 @@ def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, st
     raise first
 
 
-def has_library_name(path: str) -> bool:
-    """Whether the file at `path` has the name of a library that is traced."""
-    name = path.rpartition("/")[2]
-    return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
-
-
 def _first_candidates(users: Users, proc: Path, stack: ExitStack) -> list[tuple[int, str, str]]:
     """Some of the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
     opened = []
@@ -334,8 +325,7 @@ def _recognised(
 
 def _none_found(processes: list[Process]) -> str:
     advice = (
-        "libssl, libcrypto, libcrypto_mb, qatengine, or OpenSSL inside the executable; "
-        "look in /proc/PID/maps, and name the process that does TLS"
+        f"{', '.join(LIBRARIES)}, or OpenSSL inside the executable; look in /proc/PID/maps, and name the process that does TLS"
     )
     if len(processes) == 1:
         return f"{processes[0].comm} (PID {processes[0].pid}) maps no TLS library ({advice})."

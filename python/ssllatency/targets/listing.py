@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ssllatency.targets.containers.container import Container
-from ssllatency.targets.implementations import JAVA
 from ssllatency.targets.processes import Process
 from ssllatency.targets.survey import Stack, Survey, SurveyedFile, TlsProcess
 
@@ -38,20 +37,21 @@ def families(survey: Survey) -> list[Family]:
 def sentences(survey: Survey) -> Iterator[str]:
     """Sentences for what the table doesn't show: deleted files, why something isn't traced, and what couldn't be read."""
     reasons: dict[str, list[Process]] = {}
+    doubts: dict[str, None] = {}
     users_of_deleted: dict[str, list[Process]] = {}
     for row in survey.processes:
         for stack in row.stacks:
-            if stack.why_not and stack.files:
+            if stack.doubt:
+                doubts[stack.doubt] = None
+            if stack.why_not and stack.traceable:
                 reasons.setdefault(stack.why_not, []).append(row.process)
         for path in dict.fromkeys(file.path for stack in row.stacks for file in stack.files if file.deleted):
             users_of_deleted.setdefault(path, []).append(row.process)
     for path, processes in users_of_deleted.items():
         yield f"{path} has been replaced or deleted since {named(processes)} mapped it; the old one is what is traced."
     for reason, processes in reasons.items():
-        if not reason.endswith("isn't traced"):
-            yield f"Not traced in {named(processes)}: {reason}."
-    if any(stack.implementation == JAVA for row in survey.processes for stack in row.stacks):
-        yield "Whether a program on a Java virtual machine does TLS can't be told from outside."
+        yield f"Not traced in {named(processes)}: {reason}."
+    yield from doubts
     if survey.crypto_only:
         alone = named(survey.crypto_only)
         yield f"These map only libcrypto; TLS that they implement on top of it, as Erlang does, isn't traced: {alone}."
@@ -62,26 +62,28 @@ def sentences(survey: Survey) -> Iterator[str]:
 
 def untraced(stacks_of: Mapping[Process, Sequence[Stack]], *, beside_openssl: bool) -> list[str]:
     """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
-    users: dict[tuple[str, str, bool], list[Process]] = {}
+    users: dict[tuple[Stack, bool], list[Process]] = {}
     for process, stacks in stacks_of.items():
         beside = not all(stack.why_not for stack in stacks)
         for stack in stacks:
             if stack.why_not:
-                users.setdefault((stack.implementation, stack.why_not, beside), []).append(process)
+                untraced = replace(stack, version="", linked="", files=())
+                users.setdefault((untraced, beside), []).append(process)
     return [
-        _untraced(named(processes), implementation, why_not, beside_openssl=beside_openssl, beside=beside)
-        for (implementation, why_not, beside), processes in users.items()
+        _untraced(named(processes), stack, beside_openssl=beside_openssl, beside=beside)
+        for (stack, beside), processes in users.items()
     ]
 
 
-def _untraced(who: str, implementation: str, why_not: str, *, beside_openssl: bool, beside: bool) -> str:
+def _untraced(who: str, stack: Stack, *, beside_openssl: bool, beside: bool) -> str:
     """`beside`: these processes have other TLS, which is traced."""
-    if not why_not.endswith("isn't traced"):
-        return f"Some of the TLS of {who} can't be traced: {why_not}." if beside else f"{who} can't be traced: {why_not}."
+    if stack.traceable:
+        reason = stack.why_not
+        return f"Some of the TLS of {who} can't be traced: {reason}." if beside else f"{who} can't be traced: {reason}."
     if beside_openssl:
-        return f"{implementation}, which isn't traced, is mapped by {who} as well."
-    condition = ", if there is any," if implementation == JAVA else ""
-    return f"The TLS of {who}{condition} is {implementation}, which isn't traced: only OpenSSL is."
+        return f"{stack.implementation}, which isn't traced, is mapped by {who} as well."
+    condition = ", if there is any," if stack.doubt else ""
+    return f"The TLS of {who}{condition} is {stack.implementation}, which isn't traced: only OpenSSL is."
 
 
 def to_document(survey: Survey, host: str) -> dict[str, Any]:

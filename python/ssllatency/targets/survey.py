@@ -11,16 +11,16 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
+from ssllatency.stacks.by_name import ByName
+from ssllatency.stacks.file_names import untraced_in
+from ssllatency.stacks.registry import called, has_lower
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
 from ssllatency.targets.identity import Identity, MappedFile
-from ssllatency.targets.implementations import foreign_implementations
 from ssllatency.targets.maps import executable_path, mapped_files
 from ssllatency.targets.processes import PROC, Process
 from ssllatency.targets.sockets.listening import Listener, listeners
-
-_OPENSSL = "OpenSSL"
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,17 @@ class SurveyedFile:
 
 @dataclass(frozen=True)
 class Stack:
-    """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it
-    is."""
+    """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it is.
+    `traceable`: other files of the implementation are traced; `doubt`: a sentence where it is uncertain whether the process
+    does TLS by it."""
 
     implementation: str
     version: str
     linked: str
     why_not: str
     files: tuple[SurveyedFile, ...] = ()
+    traceable: bool = True
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_MAPPED)
     stacks = {look.process: _stacks(look, facts) for look in looks}
     with_tls = [process for process, implementations in stacks.items() if implementations]
-    crypto = [look.process for look in looks if not stacks[look.process] and _has_libcrypto(look, facts)]
+    crypto = [look.process for look in looks if not stacks[look.process] and _has_lower(look, facts)]
     ports = listeners((process.pid for process in with_tls), proc)
     containers = _containers(with_tls, proc)
     rows = [
@@ -104,7 +107,7 @@ class _Look:
     executable: str | None
     candidates: dict[Identity, MappedFile]
     files: int
-    foreign: tuple[str, ...]
+    untraced: tuple[ByName, ...]
 
 
 def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[Process, ...]]:
@@ -116,8 +119,8 @@ def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[
             closed.append(process)
             continue
         candidates = {file.identity: file for file in few_of(mapped, executable)}
-        foreign = foreign_implementations(file.path for file in mapped)
-        looks.append(_Look(process, executable, candidates, len(mapped), foreign))
+        untraced = untraced_in(file.path for file in mapped)
+        looks.append(_Look(process, executable, candidates, len(mapped), untraced))
     return looks, tuple(closed)
 
 
@@ -146,42 +149,41 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ..
         for identity, mapped in look.candidates.items()
         if identity in facts
     ]
-    untraced = [Stack(name, "", "shared", f"{name} isn't traced") for name in look.foreign]
+    untraced = [_untraced(implementation.name, "", "shared", doubt=implementation.doubt) for implementation in look.untraced]
     for file in files:
         linked = "static" if file.path == look.executable else "shared"
-        untraced += [Stack(name, version, linked, f"{name} isn't traced", (file,)) for name, version in file.facts.others]
-    return (*_openssl(files, look.executable), *untraced)
+        untraced += [_untraced(name, version, linked, file) for name, version in file.facts.others]
+    return (*_traceable(files, look.executable), *untraced)
 
 
-def _openssl(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
-    """All implementations in one process that are OpenSSL or descend from it: one entry for the traced files of each name, and
+def _untraced(name: str, version: str, linked: str, *files: SurveyedFile, doubt: str = "") -> Stack:
+    return Stack(name, version, linked, f"{name} isn't traced", files, traceable=False, doubt=doubt)
+
+
+def _traceable(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
+    """All implementations in one process that can be traced: one entry for the traced files of each name, and
     one for each file that isn't traced. Several traced versions in an entry are distinguished by their files."""
     parts: dict[str, list[SurveyedFile]] = defaultdict(list)
     for file in files:
         if file.facts.libraries and not file.facts.obstacle:
-            parts[_name(file.facts)].append(file)
-    traced = [_stack(name, those, executable) for name, those in parts.items() if any(map(_is_libssl, those))]
+            parts[file.facts.name].append(file)
+    traced = [_stack(name, those, executable) for name, those in parts.items() if any(map(_is_called, those))]
     hidden = (file for file in files if file.facts.obstacle)
-    return (*traced, *(_stack(_name(file.facts), [file], executable, file.facts.obstacle) for file in hidden))
+    return (*traced, *(_stack(file.facts.name, [file], executable, file.facts.obstacle) for file in hidden))
 
 
-def _is_libssl(file: SurveyedFile) -> bool:
-    return "libssl" in file.facts.libraries
-
-
-def _name(facts: FileFacts) -> str:
-    """What the implementation is called; a libssl doesn't say."""
-    return (facts.version.split() or [_OPENSSL])[0]
+def _is_called(file: SurveyedFile) -> bool:
+    return called(file.facts.libraries)
 
 
 def _stack(name: str, files: list[SurveyedFile], executable: str | None, obstacle: str = "") -> Stack:
-    versions = dict.fromkeys(version for file in files for version in file.facts.version.split()[1:2])
-    static = any(file.path == executable for file in files if obstacle or _is_libssl(file))
+    versions = dict.fromkeys(file.facts.release for file in files if file.facts.release)
+    static = any(file.path == executable for file in files if obstacle or _is_called(file))
     return Stack(name, ", ".join(versions), "static" if static else "shared", obstacle, tuple(files))
 
 
-def _has_libcrypto(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:
-    return any("libcrypto" in facts[identity].libraries for identity in look.candidates if identity in facts)
+def _has_lower(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:
+    return any(has_lower(facts[identity].libraries) for identity in look.candidates if identity in facts)
 
 
 def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container]:

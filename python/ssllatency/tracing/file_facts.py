@@ -19,7 +19,8 @@ from ssllatency.probes.cache.kept import Cache
 from ssllatency.probes.cache.parts import FACTS, Settings
 from ssllatency.probes.contents import read_facts
 from ssllatency.probes.signs import QUICK
-from ssllatency.targets import has_library_name
+from ssllatency.stacks.file_names import has_library_name, stack_called
+from ssllatency.stacks.registry import LIBRARIES
 from ssllatency.tracing.planning.findings import File, Findings
 
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
@@ -112,12 +113,14 @@ def look_inside(path: str, label: str, root: str = "/", machine: str | None = No
 
 
 def facts_of(findings: Findings, file: File) -> FileFacts:
-    """What is in a file; one that can't be read is an obstacle where it is OpenSSL's by its name."""
+    """What is in a file; one that can't be read is an obstacle where it is a traced library by its name."""
     try:
         return findings.ask(file, FACTS)
     except ElfError as error:
-        label = file.label
-        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else NOTHING
+        title = stack_called(file.label)
+        if not title:
+            return NOTHING
+        return FileFacts(obstacle=str(error).replace(file.label, "its libssl").rstrip("."), name=title)
 
 
 def why_not_traced(path: str) -> str:
@@ -129,12 +132,7 @@ def why_not_traced(path: str) -> str:
         return f"The TLS of {path} is {facts.others[0][0]}, which isn't traced: only OpenSSL is."
     if facts.libraries:
         return f"{path} isn't traced: no process maps it now, or none of its functions can be probed."
-    return f"{path} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine)."
-
-
-def _is_openssl(label: str) -> bool:
-    """By its name; NSS's library of TLS is called libssl3.so."""
-    return label.rpartition("/")[2].startswith("libssl.so")
+    return f"{path} holds no function that ssllatency knows ({', '.join(LIBRARIES)})."
 
 
 def _read(entry: object) -> dict[str, FileFacts]:

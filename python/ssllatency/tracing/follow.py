@@ -25,6 +25,7 @@ from ssllatency.output.printing import tell
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.join import complete
+from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     ExpectedFile,
@@ -38,7 +39,6 @@ from ssllatency.targets import (
     can_have_children,
     code_byte,
     exists,
-    has_library_name,
     holds_tls,
     is_unified,
     kept_comm,

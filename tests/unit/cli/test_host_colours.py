@@ -58,7 +58,10 @@ def test_probes_shows_what_is_not_probed() -> None:
 
 
 def test_targets_shows_what_is_not_traced() -> None:
-    openssl, go = Stack("OpenSSL", "3.0.19", "shared", ""), Stack("Go crypto/tls", "1.22", "static", "Go isn't traced")
+    openssl, go = (
+        Stack("OpenSSL", "3.0.19", "shared", ""),
+        Stack("Go crypto/tls", "1.22", "static", "Go isn't traced", traceable=False),
+    )
     rows = (
         TlsProcess(Process(10, 1, HOSTILE, 1), (openssl,), listens=()),
         TlsProcess(Process(30, 1, "caddy", 1), (go,), listens=()),

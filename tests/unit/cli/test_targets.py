@@ -49,7 +49,10 @@ def described(known: KnownFiles, path: Path, root: Path = Path("/")) -> FileFact
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
     """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, and no listener."""
-    openssl, go = Stack("OpenSSL", "3.0.19", "shared", ""), Stack("Go crypto/tls", "1.22", "static", "Go isn't traced")
+    openssl, go = (
+        Stack("OpenSSL", "3.0.19", "shared", ""),
+        Stack("Go crypto/tls", "1.22", "static", "Go isn't traced", traceable=False),
+    )
     port = (Listener(443, "::"),)
     rows = (
         TlsProcess(Process(10, 1, "idle", 1), (openssl,), listens=port),
@@ -147,7 +150,7 @@ def test_what_is_in_openssl() -> None:
 @pytest.mark.parametrize(("name", "obstacle"), [("libssl.so.3", "its libssl is cut short or damaged"), ("server", "")])
 def test_a_damaged_file_is_an_obstacle_only_where_it_is_openssl(tmp_path: Path, name: str, obstacle: str) -> None:
     (tmp_path / name).write_bytes(b"\x7fELF and nothing more")
-    assert look_inside(str(tmp_path / name), f"/lib/{name}") == FileFacts(obstacle=obstacle)
+    assert look_inside(str(tmp_path / name), f"/lib/{name}") == FileFacts(obstacle=obstacle, name="OpenSSL" if obstacle else "")
 
 
 def test_a_file_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,19 +17,19 @@ from ssllatency.targets import Survey, all_processes, listing, survey, tls_stack
 AddProcess = Callable[..., Path]
 MapsLine = Callable[..., str]
 
-LIBSSL = FileFacts(("libssl",), "", "aa11")
-LIBCRYPTO = FileFacts(("libcrypto",), "OpenSSL 3.0.19 27 Jan 2026", "bb22")
+LIBSSL = FileFacts(("libssl",), "", "aa11", name="OpenSSL")
+LIBCRYPTO = FileFacts(("libcrypto",), "OpenSSL 3.0.19 27 Jan 2026", "bb22", name="OpenSSL", release="3.0.19")
 FACTS = {
     "libssl.so.3": LIBSSL,
     "libcrypto.so.3": LIBCRYPTO,
-    "libssl.so.1.1": FileFacts(("libssl",), "", "cc33"),
-    "libcrypto.so.1.1": FileFacts(("libcrypto",), "OpenSSL 1.1.1w  11 Sep 2023", "dd44"),
-    "node": FileFacts(("libssl", "libcrypto"), "OpenSSL 3.5.7 9 Jun 2026", "ee55"),
+    "libssl.so.1.1": FileFacts(("libssl",), "", "cc33", name="OpenSSL"),
+    "libcrypto.so.1.1": FileFacts(("libcrypto",), "OpenSSL 1.1.1w  11 Sep 2023", "dd44", name="OpenSSL", release="1.1.1w"),
+    "node": FileFacts(("libssl", "libcrypto"), "OpenSSL 3.5.7 9 Jun 2026", "ee55", name="OpenSSL", release="3.5.7"),
     "caddy": FileFacts((), "", "ff66", (("Go crypto/tls", "go1.22.3"),)),
-    "inside.so": FileFacts(("libssl", "libcrypto"), "OpenSSL 4.0.2 1 Nov 2026", "1122"),
-    "stripped.so": FileFacts((), "BoringSSL", "", (), "BoringSSL shows no names", by_debug_file=True),
+    "inside.so": FileFacts(("libssl", "libcrypto"), "OpenSSL 4.0.2 1 Nov 2026", "1122", name="OpenSSL", release="4.0.2"),
+    "stripped.so": FileFacts((), "BoringSSL", "", (), "BoringSSL shows no names", by_debug_file=True, name="BoringSSL"),
     "rust.so": FileFacts((), "", "3344", (("rustls", "0.23.4"),)),
-    "hidden": FileFacts((), "OpenSSL 3.0.2 15 Mar 2022", "", (), "OpenSSL shows no names"),
+    "hidden": FileFacts((), "OpenSSL 3.0.2 15 Mar 2022", "", (), "OpenSSL shows no names", name="OpenSSL", release="3.0.2"),
 }
 
 

@@ -24,6 +24,7 @@ from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import counted, printable
+from ssllatency.stacks.registry import LIBRARIES
 from ssllatency.targets import Selection, all_processes
 from ssllatency.tracing import hit_costs
 from ssllatency.tracing.file_facts import why_not_traced
@@ -37,7 +38,7 @@ EXAMPLES = (
     ("ssllatency probes -p 812", "what would be probed in this process, and what each hit costs"),
     ("ssllatency probes /usr/lib/x86_64-linux-gnu/libcrypto.so.3", "the same of a file, without root"),
 )
-_OPENSSL = ("libssl", "libcrypto", "static")
+_OF_HANDSHAKES = (*(library.name for library in LIBRARIES.values() if library.called or library.lower), "static")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +107,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
             plans = [_handshake_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
             resolved = _resolved(selection, arguments, stack, handshakes=True)
-            images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
+            images = (image for image in resolved.images if image.plan.kind in _OF_HANDSHAKES)
             plans = [resolved.source.handshake_plan_of(image) for image in images]
     costs = _hit_costs(arguments)
     if arguments.json:
@@ -118,7 +119,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
 
 def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
     plan = source.handshake_plan(_existing(name), name)
-    if plan.kind not in _OPENSSL:
+    if plan.kind not in _OF_HANDSHAKES:
         raise SsllatencyError(f"{name} is neither libssl nor libcrypto, and contains neither.")
     return plan
 

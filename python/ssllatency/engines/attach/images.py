@@ -8,6 +8,7 @@ from itertools import combinations
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.snapshot import Missing
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
 
 
@@ -24,7 +25,8 @@ def unreadable(images: Iterable[TracedImage]) -> list[str]:
         f"SSL_want of {image.plan.path} can't be read, so retries and failures of its SSL calls can't be told apart: they are"
         ' retries of reason "unknown".'
         for image in images
-        if image.plan.offsets.rwstate is None and any(planned.operation.startswith("SSL_") for planned in image.plan.operations)
+        if image.plan.offsets.rwstate is None
+        and any(BY_NAME[planned.operation].ssl_argument for planned in image.plan.operations)
     ]
 
 

@@ -31,6 +31,7 @@ class BoringSsl(OpenSsl):
     """BoringSSL and AWS-LC: what isn't told here is as in OpenSSL."""
 
     name = "boringssl"
+    title = "BoringSSL"
     number = abi.Stack.BORINGSSL
     operations = ()
     libraries = ()

@@ -24,17 +24,31 @@ if TYPE_CHECKING:
     from ssllatency.stacks.openssl.tables.tails import Tails
 
 
+_SONAME_VERSIONS = (".3", ".4", ".1.1", "")
+
+
 class OpenSsl(Stack):
     """OpenSSL, from 1.1.1 on."""
 
     name = "openssl"
+    title = "OpenSSL"
     number = abi.Stack.OPENSSL
     operations = OPERATIONS
     libraries: tuple[Library, ...] = (
-        Library("libssl", ("SSL_do_handshake", "SSL_read"), called=True),
+        Library(
+            "libssl",
+            ("SSL_do_handshake", "SSL_read"),
+            file_names=("libssl*.so*",),  # those as well that Python wheels bundle: libssl-8b5ba2b3.so.1.1
+            loaded_as="libssl.so",
+            loaded_versions=_SONAME_VERSIONS,
+            called=True,
+        ),
         Library(
             "libcrypto",
             ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"),
+            file_names=("libcrypto*.so*",),
+            loaded_as="libcrypto.so",
+            loaded_versions=_SONAME_VERSIONS,
             same_suffix=True,
             lower=True,
             wakes="ASYNC_WAIT_CTX_set_wait_fd",
@@ -50,6 +64,7 @@ class OpenSsl(Stack):
             ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
             sonames=("qatengine.so", "libqatengine.so", "libqat.so"),
             always="bind_engine",
+            file_names=("qatengine*.so*", "libqat*.so*"),
             offloads=True,
         ),
     )
@@ -97,6 +112,11 @@ class OpenSsl(Stack):
         from ssllatency.stacks.openssl.accessors import stated_version
 
         return stated_version(image)
+
+    def name_and_release(self, version: str) -> tuple[str, str]:
+        """The first two words, as every OpenSSL and its descendants state them."""
+        name, release, *_ = (*version.split(), "", "")
+        return name or self.title, release
 
     def tables(self, image: Image) -> OpenSslTables:
         """Those of methods and of the default provider."""

@@ -38,6 +38,7 @@ class MadeUp(Stack):
     """The library of made_up.c."""
 
     name = "made-up"
+    title = "Made-up TLS"
     number = abi.Stack.OPENSSL  # the kernel side has no other
     operations = (
         _call("madeup_handshake", Convention.SSL_HANDSHAKE, Tier.HANDSHAKE),

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from ssllatency.stacks.file_names import untraced_in
 from ssllatency.stacks.implementations import Inside, tls_inside
-from ssllatency.targets.implementations import JAVA, foreign_implementations
+
+JAVA = "Java's own TLS (JSSE)"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ from ssllatency.targets.implementations import JAVA, foreign_implementations
     ],
 )
 def test_by_the_names_of_libraries(names: list[str], found: list[str]) -> None:
-    assert list(foreign_implementations(f"/usr/lib/{name}" for name in names)) == found
+    assert [each.name for each in untraced_in(f"/usr/lib/{name}" for name in names)] == found
 
 
 def program(folder: Path, *texts: bytes) -> Image:
@@ -64,12 +66,12 @@ GO_TLS = b"\0crypto/tls.(*Conn).serverHandshake\0"
         ([b"\0/root/.cargo/registry/src/x-1/rustls-0.23.5/src/conn.rs"], Inside((("rustls", "0.23.5"),))),
         ([b"/rustls-pki-types-1.7.0/src/lib.rs /rustls-native-certs-0.7.0/src/unix.rs"], Inside()),
         ([b"/rustls-pki-types-1.7.0/src/lib.rs /rustls-0.21.0/src/a.rs"], Inside((("rustls", "0.21.0"),))),
-        ([b"../ssl/ssl_lib.c\0"], Inside((), "OpenSSL")),
-        ([b"/src/ssl/ssl_lib.cc\0"], Inside((), "BoringSSL")),
-        ([b"/src/ssl/ssl_lib.cc\0No Config files in AWS-LC.\0AWS-LC 5.12.0\0"], Inside((), "AWS-LC 5.12.0")),
-        ([b"/src/ssl/ssl_lib.cc\0AWS-LC KEM method\0"], Inside((), "AWS-LC")),
+        ([b"../ssl/ssl_lib.c\0"], Inside((), ("OpenSSL", ""))),
+        ([b"/src/ssl/ssl_lib.cc\0"], Inside((), ("BoringSSL", ""))),
+        ([b"/src/ssl/ssl_lib.cc\0No Config files in AWS-LC.\0AWS-LC 5.12.0\0"], Inside((), ("AWS-LC", "5.12.0"))),
+        ([b"/src/ssl/ssl_lib.cc\0AWS-LC KEM method\0"], Inside((), ("AWS-LC", ""))),
         ([b"AWS-LC 5.12.0\0"], Inside()),
-        ([GO, GO_TLS, b"../ssl/ssl_lib.c\0"], Inside((("Go crypto/tls", "go1.22.3"),), "OpenSSL")),
+        ([GO, GO_TLS, b"../ssl/ssl_lib.c\0"], Inside((("Go crypto/tls", "go1.22.3"),), ("OpenSSL", ""))),
     ],
 )
 def test_by_what_a_program_holds(tmp_path: Path, texts: list[bytes], found: Inside) -> None:
