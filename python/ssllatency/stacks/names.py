@@ -35,6 +35,8 @@ class Names:
     """How error codes are packed, for unpack(): 3 or 1; 0 where that isn't known."""
     ssl: int = 20
     """The number that libssl's own errors have as their library's."""
+    alert_reasons: int = 1000
+    """That of its reasons which is alert 0, received from the peer; each alert has one from there on (SSL_AD_REASON_OFFSET)."""
     curves: Mapping[int, int] = field(default_factory=dict)
     """OpenSSL 1.1.1's libssl: the IANA number of a group to the NID of its curve, which join() needs."""
     objects: Mapping[int, str] = field(default_factory=dict)
@@ -55,6 +57,11 @@ def unpack(code: int, major: int) -> tuple[int, int]:
     return code >> 24 & 0xFF, code & 0xFFF
 
 
+def pack(library: int, reason: int, major: int) -> int:
+    """The error code that unpack() takes apart; where `major` is unknown, as OpenSSL 3 packs it."""
+    return library << (24 if major == 1 else 23) | reason
+
+
 def join(first: Names, other: Names) -> Names:
     """The names of both; where both name a code, the name from `first`."""
     curves, objects = {**other.curves, **first.curves}, {**other.objects, **first.objects}
@@ -68,6 +75,7 @@ def join(first: Names, other: Names) -> Names:
         signatures={**other.signatures, **first.signatures},
         major=first.major or other.major,
         ssl=first.ssl if first.major else other.ssl,
+        alert_reasons=first.alert_reasons if first.major else other.alert_reasons,
         curves=curves,
         objects=objects,
     )

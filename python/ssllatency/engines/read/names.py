@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency import abi
 from ssllatency.model.handshakes import CLOSED, FREED, GIVEN, LEFT, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
-from ssllatency.stacks.names import Names
+from ssllatency.stacks.names import Names, pack
 
 ENDINGS = {abi.Ending[ending.name]: ending for ending in Ending}
 LABELS = {abi.Label[label.name]: label for label in Label}
@@ -45,8 +45,7 @@ _OLD_SIGNATURES = {0: "rsa_pkcs1_md5_sha1", 0x0201: "rsa_pkcs1_sha1", 0x0202: "d
 _STATES = {"TLSv1.3 early data": "TLSv1.3, before the client's Finished"}
 # RFC 8446, section 6: those that SSL_alert_desc_string_long doesn't know.
 _LATER_ALERTS = {109: "missing extension", 116: "certificate required"}
-_ALERT_REASONS = 1000  # SSL_AD_REASON_OFFSET: the reason of an alert that was received
-_SHIFTS = {1: 24, 3: 23}  # of the library's number in a packed error code, by the major version
+_MOST_ALERTS = 256
 
 
 def label_value(label: abi.Label, value: int, names: Names) -> str:
@@ -82,9 +81,9 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     """Why handshakes didn't succeed, in words."""
     library, reason = key.error >> abi.Error.LIBRARY, key.error & (1 << abi.Error.REASON_BITS) - 1
     raised = bool(key.error)
-    code = library << _SHIFTS.get(names.major, 23) | reason
-    received = raised and library == names.ssl and _ALERT_REASONS <= reason < _ALERT_REASONS + 256
-    alert = reason - _ALERT_REASONS if received else key.alert if key.sent else None
+    code = pack(library, reason, names.major)
+    received = raised and library == names.ssl and 0 <= reason - names.alert_reasons < _MOST_ALERTS
+    alert = reason - names.alert_reasons if received else key.alert if key.sent else None
     return Cause(
         ending=ENDINGS[abi.Ending(key.ending)],
         reason=(names.reason(code) or f"reason {reason}") if raised else _UNSAID.get(abi.Reason(key.reason), "unknown"),

@@ -33,9 +33,11 @@ def from_values(values: object) -> Names:
     """The names that to_values() turned into `values`, checked in full. Else FieldError."""
     record = Field(values).record(Names)
     major, ssl = record.pop("major"), record.pop("ssl").whole(_HIGHEST_LIBRARY)
+    alert_reasons = record.pop("alert_reasons").whole(_HIGHEST_CODE)
     if major.whole() not in _MAJORS:
         major.refuse("0, 1 or 3")
-    return Names(major=major.whole(), ssl=ssl, **{name: _table(table, name) for name, table in record.items()})
+    tables = {name: _table(table, name) for name, table in record.items()}
+    return Names(major=major.whole(), ssl=ssl, alert_reasons=alert_reasons, **tables)
 
 
 def _table(table: Field, name: str) -> dict[Any, Any]:
