@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stack is a room and a line in the registry: in a copy of the package, one for a made-up library is planned and named."""
+"""A stack is a room and a line in the registry: in a copy of the package, one for a made-up library is planned, named and shown
+in the outputs of commands."""
 
 from __future__ import annotations
 
@@ -19,23 +20,6 @@ import ssllatency
 HERE = Path(__file__).parent
 LIST, LINE = "(OpenSsl(), BoringSsl())", "(OpenSsl(), BoringSsl(), MadeUp())"
 IMPORT = "from ssllatency.stacks.made_up.stack import MadeUp\n"
-ASKED = """
-import json, sys
-from ssllatency.elf.image import Image
-from ssllatency.engines.attach.sites import library_record
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Settings
-from ssllatency.stacks.registry import stack_named
-
-image = Image.open(sys.argv[1])
-said = {}
-for part in (FACTS, PLAN, HANDSHAKE_PLAN, NAMES):
-    values = json.loads(json.dumps(part.to_values(part.make(image, Settings()))))
-    part.read(values, 1 << 20)
-    said[part.name] = values
-plan = PLAN.make(image, Settings())
-said["kernel"] = library_record(plan.offsets, stack_named(plan.stack)).rwstate
-print(json.dumps(said))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +37,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     library = build.library(folder, "libmadeup.so.1", [str(HERE / "made_up" / "made_up.c")])
     environment = {**os.environ, "PYTHONPATH": str(package.parent)}
-    command = [sys.executable, "-c", ASKED, library]
+    command = [sys.executable, str(HERE / "made_up_outputs.py"), str(library)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -80,5 +64,37 @@ def test_its_connections_are_read_by_its_accessors(said: dict[str, Any]) -> None
     assert said["handshake"]["labels"] == {"version": {"offsets": [32], "size": 4}}
 
 
+def test_its_handshakes_are_followed_by_its_own_calls(said: dict[str, Any]) -> None:
+    plan = said["handshake"]
+    assert [(call["phase"], call["callee"], call["operation"]) for call in plan["calls"]] == [
+        ("private_key", "madeup_sign", "sign")
+    ]
+    assert [(call["phase"], call["callee"]) for call in plan["transport"]] == [("wait_peer", "madeup_fetch")]
+    assert [(error["kind"], error["function"]) for error in plan["errors"]] == [("raise", "madeup_raise")]
+    assert (plan["missing"], plan["state_machine"], plan["within_data"]) == ([], None, True)
+    assert said["sites"] == {
+        "watched": ["madeup_handshake", "madeup_read"],
+        "parts": ["PRIVATE_KEY"],
+        "ends": 1,
+        "errors": 1,
+        "version_at": [32],
+    }
+
+
 def test_its_codes_have_names(said: dict[str, Any]) -> None:
     assert said["names"]["alerts"] == [[40, "no luck"]]
+
+
+def test_targets_names_it(said: dict[str, Any]) -> None:
+    assert "madeup TLS 1.2.3 shared yes" in said["targets"]
+
+
+@pytest.mark.parametrize(("output", "texts"), [
+    ("handshakes", ("private key", "bad luck", "no luck", "MADE_UP_CIPHER")),
+    ("trace", ("madeup_read",)),
+    ("page of handshakes", ("bad luck", "no luck", "madeup TLS 1.2.3")),
+    ("page of calls", ("madeup_read", "madeup TLS 1.2.3")),
+    ("metrics", ("bad luck", "MADE_UP_CIPHER", "madeup_read")),
+])  # fmt: skip
+def test_outputs_name_it(said: dict[str, Any], output: str, texts: tuple[str, ...]) -> None:
+    assert [text for text in texts if text not in said[output]] == []

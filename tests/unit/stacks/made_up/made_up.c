@@ -27,10 +27,31 @@ NEVER_INLINED int madeup_protocol(const struct connection *connection)
 	return connection->protocol;
 }
 
+NEVER_INLINED int madeup_sign(struct connection *connection, const char *key)
+{
+	return connection->protocol + *key;
+}
+
+NEVER_INLINED int madeup_fetch(struct connection *connection)
+{
+	return connection->waits_for + 1;
+}
+
+NEVER_INLINED void madeup_raise(int library, int reason)
+{
+	static volatile int last;
+
+	last = library << 24 | reason;
+}
+
 NEVER_INLINED int madeup_handshake(struct connection *connection)
 {
-	if (connection->padding[0] > 7)
+	if (connection->padding[0] > 7) {
+		madeup_raise(1, 7);
 		return -1;
+	}
+	connection->padding[1] = madeup_fetch(connection);
+	connection->padding[2] = madeup_sign(connection, "key");
 	connection->waits_for = madeup_protocol(connection) == 3;
 	return connection->waits_for ? -1 : 1;
 }

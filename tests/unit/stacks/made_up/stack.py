@@ -11,6 +11,7 @@ from ssllatency.abi import Convention, Reason
 from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.names import Names
 from ssllatency.stacks.operation import Operation, Tier
+from ssllatency.stacks.phases import Callee, ErrorFunction, ErrorKind, Phase, Transport
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
@@ -38,20 +39,20 @@ class MadeUp(Stack):
     """The library of made_up.c."""
 
     name = "made-up"
-    title = "Made-up TLS"
+    title = "madeup TLS"
     number = abi.Stack.OPENSSL  # the kernel side has no other
     operations = (
         _call("madeup_handshake", Convention.SSL_HANDSHAKE, Tier.HANDSHAKE),
         _call("madeup_read", Convention.SSL_IO, Tier.DATA),
         _call("madeup_flush", Convention.SSL_IO, Tier.DATA),
     )
-    libraries = (Library("libmadeup", ("madeup_handshake",), called=True),)
+    libraries = (Library("libmadeup", ("madeup_handshake",), file_names=("libmadeup.so*",), called=True, lower=True),)
     marks = {"made-up": Mark(b"madeup TLS ")}  # noqa: RUF012
     texts = (b"madeup TLS ",)
     states_version = True
     codes = Codes(reading=1, writing=2, reasons={3: Reason.WANT_ASYNC})
-    callees = ()
-    transport = ()
+    callees = (Callee(Phase.PRIVATE_KEY, "madeup_sign", operation="sign"),)
+    transport = (Callee(Transport.WAIT_PEER, "madeup_fetch"),)
     offers = {}  # noqa: RUF012
     handshake_calls = HandshakeCalls("madeup_handshake", data=("madeup_read", "madeup_flush"))
     inlines_handshake = False
@@ -68,6 +69,12 @@ class MadeUp(Stack):
         function = image.function("madeup_version")
         stated = returned_address(image, function.address) if function else None
         return image.text(stated) if stated else ""
+
+    def name_and_release(self, version: str) -> tuple[str, str]:
+        return self.title, version.removeprefix(self.title).lstrip()
+
+    def error_functions(self, image: Image) -> tuple[ErrorFunction, ...]:  # noqa: ARG002
+        return (ErrorFunction(ErrorKind.RAISE, "madeup_raise"),)
 
     def tables(self, image: Image) -> NoTables:  # noqa: ARG002
         return NoTables()
@@ -93,4 +100,11 @@ class MadeUp(Stack):
         return {"version": FieldPath(version, 4)} if version else {}
 
     def names(self, image: Image) -> Names:  # noqa: ARG002
-        return Names(alerts={40: "no luck"}, major=1)
+        return Names(
+            reasons={(1, 7): "bad luck"},
+            libraries={1: "made-up routines"},
+            alerts={40: "no luck"},
+            ciphers={0x03001301: "MADE_UP_CIPHER"},
+            major=1,
+            ssl=1,
+        )
