@@ -11,12 +11,13 @@ import re
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
+from ssllatency.reports.html.words import style_name
+from ssllatency.reports.words.parts import CLIENT_PIECES
+
 _NAMES = (
     "ink", "muted", "grid", "paper", "on-work", "heat",
     "p50", "p90", "p99", "after", "before",
-    "private-key", "key-exchange", "peer-verification", "session-lookup", "callbacks", "rest",
-    "queue-start", "wait-peer", "queue-server", "wait-peer-or-server", "wait-window",
-    "wait-offload", "wait-application", "wait-unknown", "hatch",
+    "hatch", *(style_name(part) for part in CLIENT_PIECES),
 )  # fmt: skip
 # The stand-in of each of the page's colours.
 COLOURS: Mapping[str, str] = {name: f"#fe01{number:02x}" for number, name in enumerate(_NAMES)}
