@@ -25,6 +25,11 @@ class Absent(SsllatencyError):
     """The target of a command doesn't exist now, but may appear later."""
 
 
+def phrase(error: BaseException) -> str:
+    """What an error says, for within another sentence: without the full stop."""
+    return str(error).rstrip(".")
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The question whether the most similar of the known names was meant, with a space after it; "" where none is similar."""
     from difflib import get_close_matches  # for this alone

@@ -75,6 +75,74 @@ def test_layouts_take_no_text_apart() -> None:
     assert taken_apart("words = why(cause).removeprefix(ending)") == {"removeprefix"}
 
 
+# Two words of a sentence, as in "isn't traced".
+PROSE = re.compile(r"[a-z'] [a-z]")
+# Sentences of other programs and libraries, which say in no other way what was the matter; and an error's own, set otherwise.
+OF_OTHERS = {
+    ("cli/command_line.py", "-p/--pid: expected one argument"),  # argparse
+    ("cli/command_line.py", r"invalid choice: '([^']*)' \(choose from (.*)\)"),
+    ("cli/command_line.py", r"unrecognized arguments: (-\S+)"),
+    ("engines/bpftrace/process.py", r"bpftrace v(\d+)\.(\d+)"),
+    ("cli/command_line.py", "start new thread"),  # Python, where it may start none
+    ("targets/childless.py", "Max processes "),  # /proc/PID/limits
+    ("load/tools/ab.py", "Complete requests"),
+    ("load/tools/ab.py", "This is ApacheBench"),
+    ("load/tools/h2load.py", "starting benchmark"),
+    ("load/tools/wrk.py", "Thread calibration"),
+}
+SET_OTHERWISE = {
+    ("errors.py", "rstrip"),  # without its full stop
+    ("tracing/file_facts.py", "replace"),  # what it is about, without the path
+    ("cli/command_line.py", "split"),  # on one line
+    ("export/serve/web_config.py", "split"),
+    ("elf/headers.py", "in"),  # pyelftools' own
+    ("cli/command_line.py", "in"),  # Python's own
+}
+TOLD_BY = (ast.In, ast.NotIn, ast.Eq, ast.NotEq)
+
+
+def told_by_sentences(source: str) -> tuple[set[str], set[str]]:
+    """The sentences by which this source tells cases apart, and how it takes the text of errors apart."""
+    tree = ast.parse(source)
+    caught = {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)} | {"error", "reason"}
+
+    def says(node: ast.AST) -> bool:
+        """Whether it is the text of an error."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("str", "phrase")):
+            return False
+        return any(isinstance(argument, ast.Name) and argument.id in caught for argument in node.args)
+
+    def prose(nodes: Iterable[ast.AST]) -> set[str]:
+        texts = (part.value for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant))
+        return {text for text in texts if isinstance(text, str) and PROSE.search(text)}
+
+    sentences, errors = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TAKING_APART | {"replace"}:
+            sentences |= prose(node.args[: 1 if node.func.attr == "replace" else None])
+            errors |= {node.func.attr} if says(node.func.value) else set()
+        elif isinstance(node, ast.Compare) and any(isinstance(way, TOLD_BY) for way in node.ops):
+            sides = [node.left, *node.comparators]
+            sentences |= prose(side for side in sides if isinstance(side, ast.Constant))
+            errors |= {"in"} if any(map(says, sides)) else set()
+    return sentences, errors
+
+
+def test_no_room_tells_cases_apart_by_sentences() -> None:
+    told, errors = set(), set()
+    for file in PACKAGE.rglob("*.py"):
+        name, found = file.relative_to(PACKAGE).as_posix(), told_by_sentences(file.read_text())
+        told |= {(name, sentence) for sentence in found[0]}
+        errors |= {(name, way) for way in found[1]}
+    assert told == OF_OTHERS
+    assert errors == SET_OTHERWISE
+    assert told_by_sentences("if why.endswith(\"isn't traced\") or why == 'not in it': pass")[0] == {
+        "isn't traced",
+        "not in it",
+    }
+    assert told_by_sentences("str(error).partition(':')")[1] == {"partition"}
+
+
 def test_no_room_shows_more_than_fifteen_files() -> None:
     assert crowded([PACKAGE, *(path.parent for path in PACKAGE.rglob("__init__.py"))]) == {}
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import Machine
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.errors import phrase
 
 
 class Bodies:
@@ -47,7 +48,7 @@ class Bodies:
         try:
             return build(self._code, start, size, lambda *_: None)
         except (Unplannable, ElfError) as reason:
-            return str(reason).rstrip(".")
+            return phrase(reason)
 
 
 class _OneFunction(Code):

@@ -10,6 +10,7 @@ from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.elf.image import ElfError, Function, Image
+from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
@@ -166,7 +167,7 @@ def _plan_operations(
             evidence.add(planned.probes, (planned.address, planned.address + planned.size))
             operations.append(planned)
         except (Unplannable, ElfError) as reason:
-            missing.append(MissingOperation(operation.name, str(reason).rstrip(".")))
+            missing.append(MissingOperation(operation.name, phrase(reason)))
     return operations, missing
 
 

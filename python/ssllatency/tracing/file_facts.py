@@ -12,6 +12,7 @@ from ssllatency.elf.quick_look import shows
 from ssllatency.elf.room import most_copied
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.bpf import kernel
+from ssllatency.errors import phrase
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes.cache import store
@@ -120,7 +121,7 @@ def facts_of(findings: Findings, file: File) -> FileFacts:
         title = stack_called(file.label)
         if not title:
             return NOTHING
-        return FileFacts(obstacle=str(error).replace(file.label, "its libssl").rstrip("."), name=title)
+        return FileFacts(obstacle=phrase(error).replace(file.label, "its libssl"), name=title)
 
 
 def why_not_traced(path: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ssllatency.errors import phrase
 from ssllatency.load.account import Account
 from ssllatency.load.credentials import without_credentials
 from ssllatency.load.figures import ClientReport, Figure, LoadError, LoadRequest
@@ -60,7 +61,7 @@ def version_of(tool: Tool, program: str = "", account: Account | None = None) ->
     try:
         output = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
     except LoadError as error:
-        raise LoadError(f"{str(error).rstrip('.')}: Debian's package {tool.package} has it.") from None
+        raise LoadError(f"{phrase(error)}: Debian's package {tool.package} has it.") from None
     match = re.search(r"\d+\.\d[\w.+~-]*", output.stdout + output.stderr, re.ASCII)
     return match[0][:64] if match else ""
 

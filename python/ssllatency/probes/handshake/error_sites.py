@@ -8,6 +8,7 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Emulation, Machine
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.errors import phrase
 from ssllatency.probes.handshake.plan import ErrorSite
 from ssllatency.probes.plan import LARGEST_FRAME, Probe, Role
 from ssllatency.probes.sites.entry import Site, entry_site
@@ -49,5 +50,5 @@ def probe_at(image: Image, site: Site, role: Role) -> Probe:
     try:
         offset = image.file_offset(site.address)
     except ElfError as error:
-        raise Unplannable(str(error).rstrip(".")) from error
+        raise Unplannable(phrase(error)) from error
     return Probe(offset, site.address, role, site.instruction.text, site.cost, site.stack_delta)

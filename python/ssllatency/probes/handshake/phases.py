@@ -15,6 +15,7 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
@@ -64,7 +65,7 @@ def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
         try:
             evidence.add(probes)
         except (Unplannable, ElfError) as reason:
-            missing.append(MissingPart(what, str(reason).rstrip(".")))
+            missing.append(MissingPart(what, phrase(reason)))
             return False
         return True
 
@@ -112,7 +113,7 @@ class _Planner:
         try:
             plan()
         except (Unplannable, ElfError) as reason:
-            self.missing.append(MissingPart(what, str(reason).rstrip(".")))
+            self.missing.append(MissingPart(what, phrase(reason)))
 
     # The lower library.
 

@@ -32,8 +32,13 @@ class Comparison:
     @property
     def text(self) -> str:
         """As in a condition."""
+        return f"{self.metric.name} {self.bound}"
+
+    @property
+    def bound(self) -> str:
+        """What the figure is compared with: "> 50.0 ms for 10.0 s"."""
         over = f" for {self.over_s:g} s" if self.over_s is not None else ""
-        return f"{self.metric.name} {self.operator} {self.metric.figure.shown(self.limit)}{over}"
+        return f"{self.operator} {self.metric.figure.shown(self.limit)}{over}"
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,9 @@ class Reading:
     @property
     def words(self) -> str:
         """The figure and its limit: "handshake p99 was 120 ms (> 50.0 ms for 10.0 s)"."""
-        metric, limit = self.comparison.metric, self.comparison.text.removeprefix(f"{self.comparison.metric.name} ")
+        metric = self.comparison.metric
         value = "isn't known" if self.value is None else f"was {metric.figure.shown(self.value)}"
-        return f"{metric.name} {value} ({limit})"
+        return f"{metric.name} {value} ({self.comparison.bound})"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place, Value
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.errors import phrase
 from ssllatency.stacks.openssl.connection import Accessors, UnclearError
 
 _CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
@@ -38,7 +39,7 @@ def callback_paths(image: Image) -> dict[str, CallbackPath | str]:
     try:
         accessors = Accessors(image)
     except (UnclearError, ElfError) as problem:
-        return dict.fromkeys(NAMES, str(problem).rstrip("."))
+        return dict.fromkeys(NAMES, phrase(problem))
     return {name: _finding(accessors, name) for name in NAMES}
 
 
@@ -53,7 +54,7 @@ def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
         else:
             path = (*accessors.returned("SSL_get_SSL_CTX").path, *_in_ctx(accessors.image, name))
     except (UnclearError, ElfError) as problem:
-        return str(problem).rstrip(".")
+        return phrase(problem)
     if len(path) != 2 or not all(0 <= offset < _MAX_OFFSET for offset in path):
         return f"{name} isn't where it is known to be"
     return path[0], path[1]
