@@ -29,6 +29,7 @@ from ssllatency.model.handshakes import (
 )
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import gathered, since
+from ssllatency.model.process_label import identity_of
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
 _Mix = Mapping[Label, Mapping[str, int]]
@@ -166,7 +167,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
 
 def _group(group: Group) -> tuple[object, ...]:
     """A process is identified by its PID alone: its name may become known, or change, later."""
-    labels = {**group.labels, Label.PROCESS: (group.labels.get(Label.PROCESS) or "").rpartition("(")[2]}
+    labels = {**group.labels, Label.PROCESS: identity_of(group.labels.get(Label.PROCESS))}
     return frozenset(labels.items()), group.ending, group.other
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Ending, Handshakes, Label
+from ssllatency.model.process_label import pid_of
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshakes, live
 
@@ -46,9 +47,9 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
 def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:
     seen: dict[int, Seen] = {}
     for group in measured.groups:
-        pid = str(OTHER) if group.other else (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].rstrip(")")
-        if pid.isdecimal() and seconds:
-            process = seen.setdefault(int(pid), Seen())
+        pid = OTHER if group.other else pid_of(group.labels.get(Label.PROCESS))
+        if (group.other or pid) and seconds:
+            process = seen.setdefault(pid, Seen())
             process.rate += group.count / seconds
             process.failed += group.count / seconds if group.ending is Ending.FAILURE else 0
     return seen

@@ -30,6 +30,7 @@ from ssllatency.model.handshakes import (
     Tallies,
     Times,
 )
+from ssllatency.model.process_label import process_label
 from ssllatency.stacks.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -123,7 +124,7 @@ class Rows:
         number = abi.Label[label.name]
         value = key.values[number]
         if label is Label.PROCESS:
-            return f"{self.name_of(value)}({value})"
+            return process_label(self.name_of(value), value)
         if label is Label.ROLE:
             return "server" if value else "client"
         if not key.known >> number & 1:

@@ -14,6 +14,7 @@ from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Group, Handshakes, Label, Offload, Part, Tallies
 from ssllatency.model.keyed import Kept
+from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
 OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
@@ -84,9 +85,7 @@ def _of_row(row: Counted) -> Iterator[Found]:
 
 
 def _pid(group: Group) -> int:
-    """A group's process is called NAME(PID)."""
-    text = (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].removesuffix(")")
-    return int(text) if text.isdecimal() else OTHER
+    return pid_of(group.labels.get(Label.PROCESS)) or OTHER
 
 
 def _tallies(handshakes: Handshakes | None) -> Mapping[int, Tallies]:

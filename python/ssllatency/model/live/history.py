@@ -17,6 +17,7 @@ from ssllatency.model.handshakes import Cause, Ending, Label
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.live.ended import folded
 from ssllatency.model.live.reading import FUNCTION, Reading, labels_of, name_in
+from ssllatency.model.process_label import identity_of
 from ssllatency.model.snapshot import Outcome, Snapshot
 
 HISTORY_S = 300.0
@@ -207,9 +208,9 @@ def _key(labels: Mapping[Label, str | None]) -> Key:
     return tuple((label, value) for label, value in labels.items() if label is not Label.RESUMED)
 
 
-def _identity(key: Key) -> Key:
+def _identity(key: Key) -> tuple[tuple[Label, int | str | None], ...]:
     """A process is identified by its PID alone: its name may become known, or change, later."""
-    return tuple((label, (value or "").rpartition("(")[2] if label is Label.PROCESS else value) for label, value in key)
+    return tuple((label, identity_of(value) if label is Label.PROCESS else value) for label, value in key)
 
 
 def _functions(earlier: Snapshot, later: Snapshot) -> dict[str, Tally]:

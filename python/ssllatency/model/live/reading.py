@@ -9,13 +9,13 @@ from datetime import datetime
 from functools import cached_property
 
 from ssllatency.model.handshakes import Group, Label
+from ssllatency.model.process_label import name_of, pid_of, service_of_ended
 from ssllatency.model.snapshot import Snapshot
 
 # What rows can stand for, beside the labels that handshakes are grouped by.
 SERVICE, FUNCTION = "service", "function"
 OTHER = "other"  # what is beyond the bound on rows
 UNKNOWN = "unknown"
-_ENDED = "ended: "
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,6 @@ def processes_of(snapshot: Snapshot) -> frozenset[int]:
     return frozenset((*(target.pid for target in snapshot.targets), *of_series, *of_groups))
 
 
-def pid_of(process: str | None) -> int:
-    """The PID in the value of the label process, "nginx(17)"; 0, which maps no library, where there is none."""
-    digits = (process or "").rpartition("(")[2].rstrip(")")
-    return int(digits) if digits.isdecimal() else 0
-
-
-def ended_in(service: str) -> str:
-    """The value of the label process of what ended processes of a service have counted: without a PID, which none has."""
-    return _ENDED + service.replace("(", "[")
-
-
-def _service_of_ended(process: str) -> str:
-    return process.removeprefix(_ENDED) if process.startswith(_ENDED) and "(" not in process else ""
-
-
 def name_in(view: str, labels: Mapping[Label, str | None], services: Mapping[int, str]) -> str:
     """What the row is called to which handshakes of these labels belong; no labels are those beyond the bound on rows."""
     if not labels:
@@ -77,10 +62,10 @@ def name_in(view: str, labels: Mapping[Label, str | None], services: Mapping[int
     if view != SERVICE:
         return labels.get(Label(view)) or UNKNOWN
     process = labels.get(Label.PROCESS) or UNKNOWN
-    if service := _service_of_ended(process):
+    if service := service_of_ended(process):
         return service
     pid = pid_of(process)
-    return services[pid] if pid in services else process.rpartition("(")[0] or process
+    return services[pid] if pid in services else name_of(process)
 
 
 def labels_of(group: Group) -> Mapping[Label, str | None]:

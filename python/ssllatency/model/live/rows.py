@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from ssllatency.model.arithmetic import ALL_PROCESSES, add_series
 from ssllatency.model.handshake_arithmetic import add_groups
 from ssllatency.model.handshakes import NO, YES, Ending, Group, Handshakes, Label, Part
-from ssllatency.model.live.reading import FUNCTION, SERVICE, labels_of, name_in, pid_of
+from ssllatency.model.live.reading import FUNCTION, SERVICE, labels_of, name_in
+from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 from ssllatency.model.timed import Timed
 

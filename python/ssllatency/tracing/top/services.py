@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ssllatency.model.handshakes import Label
-from ssllatency.model.live.reading import pid_of
+from ssllatency.model.process_label import name_of, pid_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets.containers.service import Service, service_of
 
@@ -35,4 +35,4 @@ def _named(snapshot: Snapshot) -> dict[int, str]:
     """The processes that handshakes are told apart by, which may have ended."""
     groups = snapshot.handshakes.groups if snapshot.handshakes else ()
     labels = {label for group in groups if (label := group.labels.get(Label.PROCESS))}  # those of ended ones have no PID
-    return {pid: label.rpartition("(")[0] for label in labels if (pid := pid_of(label))}
+    return {pid: name_of(label) for label in labels if (pid := pid_of(label))}

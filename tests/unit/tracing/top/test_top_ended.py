@@ -20,8 +20,9 @@ from ssllatency.engines.sessions.full import FullSession
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
 from ssllatency.model.live.history import HISTORY_S, History, tallies
-from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, Reading, pid_of
+from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, Reading
 from ssllatency.model.live.rows import rows, whole
+from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Series, Snapshot
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.targets.containers.service import Kind, Service
