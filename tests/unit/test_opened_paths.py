@@ -66,7 +66,7 @@ ALLOWED = {
     "engines/bpf/processors.py": HOST,
     "engines/cost/run_time.py:statistics_of": PROC,
     "targets/childless.py:can_have_children": PROC,
-    "tracing/follow.py:_byte_of": HANDLE,
+    "tracing/late/files.py:_byte_of": HANDLE,
     "output/html.py:_plain_matplotlib": OWN,
     "tracing/load/matrix.py": OWN,
     "output/files.py": OUTPUT,

@@ -7,12 +7,10 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 
 from __future__ import annotations
 
-import os
 import select
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from ssllatency.engines.base import TracedImage
@@ -20,51 +18,41 @@ from ssllatency.engines.follow.following import Arrival, Following
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Target
-from ssllatency.output.printing import tell
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
-from ssllatency.probes.join import complete
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import (
     MOST_OF_PROCESS,
-    ExpectedFile,
     MappedFile,
     Members,
-    Numbers,
-    Process,
     Selection,
     TracedFile,
     all_processes,
     can_have_children,
-    code_byte,
     exists,
     holds_tls,
     is_unified,
     kept_comm,
     may_hold_tls,
     members,
-    open_expected,
-    process_of,
     recognised_file,
-    root_paths,
     tls_candidates,
 )
-from ssllatency.tracing.expected import image_of
-from ssllatency.tracing.links.changed_code import OWN_LINKS, endangered, unprobed
+from ssllatency.tracing.late.files import LateFiles, OnDisk, Told
+from ssllatency.tracing.late.notes import LOOK_S, Notes, name_of
+from ssllatency.tracing.late.on_disk import FilesOnDisk
+from ssllatency.tracing.late.targets import LateTargets
 from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
 from ssllatency.tracing.links.own_links import Growing, OwnLinks
-from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
+from ssllatency.tracing.resolve import Recogniser, Resolved, open_images
 from ssllatency.tracing.seen_files import SeenFiles
 
-LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
+_SOON_S = 0.1  # how often it is looked who is there at most, when processes start
 _AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
-_MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
+_MOST_WAITING = 4096
 # A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
 _MOST_LOOK_S, _MOST_FILES = 0.25, 8
 _MOST_TOLD = 256  # mappings of one process that wait to be looked at
-
-Told = dict[tuple[Numbers, str], Mapping]  # what a process has mapped, by what is told of the files
 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
@@ -104,8 +92,7 @@ class Follower:
     """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out.
     `has_links_option`: as for who_pays().
 
-    `arrived`: a process to trace maps, or has mapped, one of the files. `refused` counts processes and files that couldn't be
-    traced though they are there.
+    `arrived`: a process to trace maps, or has mapped, one of the files.
     """
 
     def __init__(
@@ -117,27 +104,34 @@ class Follower:
         *,
         has_links_option: bool = True,
     ) -> None:
-        self._session, self._attachment, self._extend = session, session.attachment, extend
-        self._resolved, self._stack, self._has_links_option = resolved, stack, has_links_option
+        self._attachment, self._resolved, self._stack = session.attachment, resolved, stack
+        self._has_links_option = has_links_option
         self._recognise = Recogniser(resolved.source, resolved.known_files)
+        self._notes = Notes(self._attachment.notes)
         self._seen = SeenFiles(resolved.files)
+        self._links = OwnLinks(session, resolved.spared, self._notes.say)
+        self._files = LateFiles(self._attachment, extend, stack, self._seen, self._links, self._notes)
+        self._on_disk = FilesOnDisk(self._attachment, resolved.source, stack, self._seen, self._present)
+        admits = bool(resolved.selection.libraries)
+        self._targets = LateTargets(
+            self._attachment, self._seen, self._links, self._notes, self._hear_more, self._arrive, admits=admits
+        )
         self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
         self._waiting: dict[int, Told] = {}  # by process, what it has mapped
         self.arrived = not resolved.waits
-        self.refused = 0
-        self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
-        self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
         self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
-        self._links = OwnLinks(session, resolved.spared, self._say)
-        self._unsaid = 0
         self._look_ends = 0.0
         self._members = Members(resolved.selection)
-        self._unprobed: dict[str, dict[int, str]] = {}  # by path of an image's descriptor, why processes get none of its probes
         self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
         alone = self._attachment.each_process or resolved.selection.everything
         self._others = None if alone else OtherUsers(self._seen.shared, self._seen.hints, self._is_target)
         if self._attachment.unfollowed:
-            self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
+            self._notes.say(f"Processes that start later are found late: {self._attachment.unfollowed}")
+
+    @property
+    def refused(self) -> int:
+        """How many processes and files couldn't be traced though they are there."""
+        return self._notes.refused
 
     def wait(self, timeout_s: float, also: int | None = None) -> bool:
         """Waits so long, or until a process has done something that is to be looked at; then looks. `also`: a descriptor that
@@ -170,8 +164,8 @@ class Follower:
         if following:
             self._hear(following)
         if self._is_time():
-            self._leave_overwritten()
-            self._retrace_copied()
+            self._files.leave_overwritten()
+            self._files.retrace_copied()
             self._look_around()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
             for pid in list(self._waiting)[:_AT_ONCE]:
@@ -181,51 +175,14 @@ class Follower:
                 if self._is_late():
                     break
 
-    def _leave_overwritten(self) -> None:
-        for image in self._attachment.leave_overwritten():
-            self._say(
-                f"{image.plan.path} was overwritten while it was traced: its probes were removed, and its calls aren't counted"
-                " from then on. Restart the processes that map it, for overwriting a library that runs breaks them."
-            )
-
-    def _retrace_copied(self) -> None:
-        """Has files traced once more that an overlay has copied: who maps them from then on runs the copy."""
-        for number in self._attachment.leave_copied():
-            image = self._attachment.images[number]
-            try:
-                traced = self._trace_copy(number, image)
-            except (SsllatencyError, OSError) as error:
-                self._refuse(f"The copy of {image.plan.path} isn't traced: {error}")
-                continue
-            if not traced:
-                continue
-            self._say(
-                f"{image.plan.path} was touched or opened for writing while it was traced, and an overlay has copied it:"
-                " calls of who mapped the copy before now aren't counted until now. Of processes that run the original,"
-                " functions that are watched in windows aren't counted any more."
-            )
-
-    def _trace_copy(self, number: int, image: TracedImage) -> bool:
-        """Whether it is traced now. Where it would harm somebody, that was said."""
-        descriptor = os.dup(int(image.file.rpartition("/")[2]))
-        self._stack.callback(os.close, descriptor)
-        copy = self._made_safe(replace(image, file=f"/proc/self/fd/{descriptor}", pids=()))
-        if copy is None:
-            return False
-        self._extend([copy])
-        new = len(self._attachment.images) - 1
-        if self._attachment.images[new].file != copy.file:  # none of its functions was asked for
-            return False
-        self._seen.renumber(number, new)
-        self._attached_ns[new] = time.monotonic_ns()
-        return True
-
     def _look_for_others(self) -> None:
         """Says once, when there are any, which other processes pay for the links that the targets share."""
         others = self._others.look() if self._others else []
         if others:
             self._others = None
-            self._say(who_pays(others, self._attachment.images, self._hit_costs(), has_links_option=self._has_links_option))
+            self._notes.say(
+                who_pays(others, self._attachment.images, self._hit_costs(), has_links_option=self._has_links_option)
+            )
 
     def _hit_costs(self) -> HitCosts | None:
         meter = self._attachment.processes.meter
@@ -270,7 +227,7 @@ class Follower:
                 self._link_child(pid, arrival)
             self._waiting.setdefault(pid, {})
         if following.counters.dropped > self._dropped:
-            self._say(f"{following.counters.dropped - self._dropped} notices of new processes were lost.")
+            self._notes.say(f"{following.counters.dropped - self._dropped} notices of new processes were lost.")
             self._dropped = following.counters.dropped
 
     def _link_child(self, pid: int, arrival: Arrival) -> None:
@@ -280,11 +237,11 @@ class Follower:
         except SsllatencyError as error:
             linked = False
             if exists(pid):
-                self._refuse(f"{self._name(pid)} isn't traced: {error}")
+                self._notes.refuse(f"{name_of(pid)} isn't traced: {error}")
         if self._links.is_mapping(arrival.parent):
             self._attachment.late.add(pid)
             if linked:
-                self._say_late(pid, time.monotonic_ns() - arrival.at_ns)
+                self._notes.say_late(pid, time.monotonic_ns() - arrival.at_ns)
 
     def _take_notice(self, mapping: Mapping, number: int | None) -> None:
         """Notes that a process has come that maps a traced file, the one of that number, and whether it came before the probes
@@ -293,11 +250,11 @@ class Follower:
             return
         self.arrived = True
         in_time = self._links.note_mapping(mapping.pid, number, mapping.at_ns)
-        if not in_time or mapping.at_ns < self._attached_ns.get(number, 0):
+        if not in_time or mapping.at_ns < self._files.attached_ns(number):
             self._attachment.late.add(mapping.pid)
 
     def _refill(self, following: Following) -> None:
-        self._joined_late |= following.refill(self._has_begun)
+        self._targets.joined_late |= following.refill(self._has_begun)
 
     def _has_begun(self, pid: int) -> bool:
         """Whether the process maps a traced file already, or is gone and may have: who is just starting has made no call."""
@@ -344,7 +301,7 @@ class Follower:
         sees = bool(following and following.sees_mappings)
         if following and following.lost > self._lost:
             if self._resolved.everyone:  # else most of them were other processes', and those that count are few to look at
-                self._say(
+                self._notes.say(
                     f"{following.lost - self._lost} notices of mapped files were lost: all processes are looked at again."
                 )
             self._lost = following.lost
@@ -387,10 +344,10 @@ class Follower:
                 self._waiting[pid] = mapped | self._waiting[pid]
             else:
                 self._settle(pid, candidates, mapped)
-            self._enlist(pid, candidates)
+            self._targets.enlist(pid, candidates)
         except SsllatencyError as error:
             if exists(pid):
-                self._refuse(f"{self._name(pid)} can't be inspected: {error}")
+                self._notes.refuse(f"{name_of(pid)} can't be inspected: {error}")
         for mapping in mapped.values():
             self._take_notice(mapping, self._seen.number_told(mapping, candidates))
         self._looked.add(pid)
@@ -406,7 +363,7 @@ class Follower:
     def _look_back(self, pid: int, mapped: Told) -> None:
         """Has those files traced that a process had mapped which is gone: the next one like it maps them as well. Files for
         which there is no time wait for the next look."""
-        fresh: list[tuple[ExpectedFile, Mapping, TracedImage]] = []
+        fresh: list[OnDisk] = []
         has_looked = False
         for key, mapping in mapped.items():
             number = self._seen.certain(mapping)
@@ -417,71 +374,27 @@ class Follower:
                 if has_looked and self._is_late():
                     self._waiting.setdefault(pid, {})[key] = mapping
                     continue
-                found, has_looked = self._image_on_disk(mapping), True
+                found, has_looked = self._on_disk.image_of(mapping), True
                 fresh += [(found[0], mapping, found[1])] if found else []
-        if not fresh:
-            return
-        self._attachment.late.add(pid)
-        self.arrived = True
-        numbers = [number for mapping in mapped.values() if (number := self._seen.certain(mapping)) is not None]
-        beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers]
-        plans = complete([*((image.plan, (pid,)) for _, _, image in fresh), *beside])
-        first = len(self._attachment.images)
-        planned = [replace(image, plan=plan) for (_, _, image), plan in zip(fresh, plans, strict=False)]
-        self._extend([image for image in map(self._made_safe, planned) if image])
-        numbered = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
-        for file, mapping, image in fresh:
-            if image.file in numbered:
-                self._attached(file, numbered[image.file])
-                self._say_when(pid, mapping.path, mapping.at_ns)
-
-    def _image_on_disk(self, mapping: Mapping) -> tuple[ExpectedFile, TracedImage] | None:
-        """The file that a process had mapped, found by its path in the root of one that is there, if it is to be traced."""
-        with ExitStack() as passing:
-            file = self._file_on_disk(mapping, passing)
-            if file is None:
-                if has_library_name(mapping.path):
-                    self._attachment.late.add(mapping.pid)
-                return None
-            if file.identity in self._seen.traced:
-                if self._attachment.has_own_links(self._seen.traced[file.identity]):
-                    self._attachment.late.add(mapping.pid)
-                return None
-            image = None if self._seen.has_examined(file.version) else image_of(file, self._resolved.source)
-            if image is None:
-                self._seen.examine_version(file.version)
-                self._seen.settle(file.identity, file.numbers, mapping.generation)
-                return None
-            traced = any(image.plan.may_be(other.plan) for other in self._attachment.images)
-            if traced or self._attachment.each_process:
-                # Perhaps a traced file by another name: a process that maps it will show that.
-                self._attachment.late.add(mapping.pid)
-                return None
-            descriptor = os.dup(file.descriptor)
-            self._stack.callback(os.close, descriptor)
-            return file, replace(image, file=f"/proc/self/fd/{descriptor}")
-
-    def _file_on_disk(self, mapping: Mapping, stack: ExitStack) -> ExpectedFile | None:
-        if self._seen.is_full:
-            return None
-        roots = [*root_paths(sorted(self._present())), "/"]
-        opened = (open_expected(mapping.path, root, stack) for root in roots)
-        return next((file for file in opened if file and file.numbers == mapping.numbers), None)
-
-    def _attached(self, file: MappedFile | ExpectedFile, number: int) -> None:
-        self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._attachment.has_own_links(number))
-        self._links.note(self._attachment.images[number].pids, number)
-        self._attached_ns[number] = time.monotonic_ns()
+        if fresh:
+            self.arrived = True
+            self._files.add_from_disk(pid, fresh, mapped)
 
     def _put_off(self, pid: int, mapped: Told) -> None:
         """Has the next look go on with a process that has mapped more new files than one look takes."""
-        self._say(f"{self._name(pid)} maps new files faster than they can be inspected: the rest are traced later.")
+        self._notes.say(f"{name_of(pid)} maps new files faster than they can be inspected: the rest are traced later.")
         self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
+
+    def _arrive(self) -> None:
+        self.arrived = True
+
+    def _hear_more(self) -> None:
+        if self._attachment.following:
+            self._hear(self._attachment.following)
 
     def _heard_of(self, pid: int) -> Told:
         """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
-        if self._attachment.following:
-            self._hear(self._attachment.following)
+        self._hear_more()
         return self._waiting.pop(pid, {})
 
     def _unknown(self, pid: int, files: Sequence[MappedFile]) -> list[MappedFile]:
@@ -491,8 +404,8 @@ class Follower:
         new = [file for file in files if not self._seen.is_examined(pid, file) and self._may_hold_tls(pid, file)]
         room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
         if new and (room <= 0 or self._seen.is_full):
-            whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
-            self._say(f"{whose} so many new files that those it maps from now on aren't inspected.")
+            whose = f"{name_of(pid)} has mapped" if room <= 0 else "The processes have mapped"
+            self._notes.say(f"{whose} so many new files that those it maps from now on aren't inspected.")
             return []
         return new[: max(0, room)]
 
@@ -521,20 +434,12 @@ class Follower:
         self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
         try:
             files = self._recognised(pid, new)
-            images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
+            images = open_images(files, self._resolved.source, self._stack, self._files.beside(pid)) if files else ()
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
                 self._seen.unexamine(pid, new)
             raise
-        fresh = []
-        for file, image in zip(files, images, strict=True):
-            number = self._traced_as(pid, file.mapping, image)
-            if number is None:
-                fresh.append((file.mapping, image))
-            else:
-                self._seen.trace(file.mapping.identity, file.mapping.numbers, file.path, number)
-        if fresh:
-            self._extend_by(pid, fresh, mapped)
+        self._files.add(pid, files, images, mapped)
 
     def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
         """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
@@ -545,133 +450,7 @@ class Follower:
             except SsllatencyError as error:
                 if not exists(pid):
                     raise
-                self._refuse(f"{self._name(pid)} maps a file that can't be inspected: {error}")
+                self._notes.refuse(f"{name_of(pid)} maps a file that can't be inspected: {error}")
                 continue
             files += [file] if file else []
         return files
-
-    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: Told) -> None:
-        first = len(self._attachment.images)
-        self._extend([image for image in map(self._made_safe, (image for _, image in fresh)) if image])
-        numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
-        for file, image in fresh:
-            if image.file in numbers:
-                number = numbers[image.file]
-                self._attached(file, number)
-                if sentence := self._unprobed.pop(image.file, {}).get(pid):
-                    self._links.spare(pid, number, sentence)
-                    continue
-                self._attachment.late.add(pid)
-                notice = next((mapping for mapping in mapped.values() if mapping.numbers == file.numbers), None)
-                earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
-                self._say_when(pid, file.path, notice.at_ns if notice else earliest_ns)
-
-    def _made_safe(self, image: TracedImage) -> TracedImage | None:
-        """The image without those of its processes that must not get probes, and with links of each process's own where links
-        that all share would crash somebody. None where these aren't to be had, which is said."""
-        if not self._attachment.each_process:
-            sentence = endangered(image)
-            if sentence and not self._attachment.may_link_each:
-                self._refuse(
-                    f"{sentence} Links that all processes share would set it there, and this run has no others:"
-                    f" {image.plan.path} isn't traced."
-                )
-                return None
-            if sentence:
-                self._say(f"{sentence} {OWN_LINKS}")
-            # To the kernel it may be a file that has such links already: links of both kinds would count a call twice.
-            twin = any(other.own_links and image.plan.may_be(other.plan) for other in self._attachment.images)
-            image = replace(image, own_links=bool(sentence or twin))
-        self._unprobed[image.file] = unprobed(image, image.pids)
-        return replace(image, pids=tuple(pid for pid in image.pids if pid not in self._unprobed[image.file]))
-
-    def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
-        """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
-        for number, traced in enumerate(self._attachment.images):
-            if self._attachment.has_own_links(number):
-                continue
-            offset = self._attachment.site_in(number) if image.plan.may_be(traced.plan) else None
-            if offset is not None and code_byte(pid, file, offset) not in (None, *_byte_of(image.file, offset)):
-                return number
-        return None
-
-    def _beside(self, pid: int) -> list[TracedImage]:
-        """What the process maps of the files that are traced already."""
-        numbers = [number for file in tls_candidates(pid) if (number := self._seen.number_of(file)) is not None]
-        return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
-
-    def _enlist(self, pid: int, candidates: Sequence[MappedFile]) -> None:
-        """Notes the process for the report, and attaches what it maps where every process has links of its own."""
-        numbers = {
-            number: file
-            for file in candidates
-            if (number := self._seen.number_of(file)) is not None and not self._links.spares(pid, number)
-        }
-        process, before = process_of(pid), self._attachment.targets.get(pid)
-        if process is None or all(self._attachment.images[index].companion for index in numbers):
-            return
-        self.arrived = True
-        if pid in self._joined_late:
-            self._attachment.late.add(pid)
-        if self._resolved.selection.libraries:
-            self._attachment.admit(pid)
-        if self._links.are_needed:
-            self._attach_to(process, numbers, known=before is not None)
-            numbers = {number: file for number, file in numbers.items() if not self._links.spares(pid, number)}
-            if not numbers and before is None:
-                return
-        libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
-        earlier = before.libraries if before else ()
-        if before or len(self._attachment.targets) < _MOST_TARGETS:
-            self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*earlier, *libraries))))
-
-    def _attach_to(self, process: Process, numbers: Collection[int], *, known: bool) -> None:
-        """Attaches to the process what it maps and isn't attached to it yet. What it has called before is lost, unless it is
-        shown that it had the links before it mapped the files."""
-        new = self._links.include(process.pid, numbers)
-        numbers = [number for number in numbers if self._links.has(process.pid, number)]
-        if not numbers:
-            return
-        if self._attachment.following and not known:
-            self._hear(self._attachment.following)  # of mappings that were seen before they were told of
-        said = process.pid in self._attachment.late and (known or not new)
-        if said or self._links.were_in_time(process.pid, new if known else numbers):
-            return
-        self._attachment.late.add(process.pid)
-        started_ns = process.start_time * 1e9 / os.sysconf("SC_CLK_TCK")
-        self._say_late(process.pid, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ns)
-
-    def _say_late(self, pid: int, by_ns: float) -> None:
-        since = f"{by_ns / 1e6:.1f} ms after it had started"
-        gone = "" if exists(pid) else ", when it had ended"
-        self._say(f"{self._name(pid)} was traced {since}{gone}: its calls until then aren't counted.")
-
-    def _say_when(self, pid: int, path: str, began_ns: int) -> None:
-        age = f"{(time.monotonic_ns() - began_ns) / 1e6:.0f} ms" if began_ns else f"up to {LOOK_S:g} s"
-        self._say(f"{self._name(pid)} mapped {path} {age} before it was traced: its calls until then aren't counted.")
-
-    def _name(self, pid: int) -> str:
-        process = process_of(pid)
-        return f"{process.comm} ({pid})" if process else f"a process that has ended ({pid})"
-
-    def _refuse(self, sentence: str) -> None:
-        self.refused += 1
-        self._say(sentence)
-
-    def _say(self, sentence: str) -> None:
-        """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
-        if sentence in self._attachment.notes:
-            return
-        if len(self._attachment.notes) < _MOST_NOTES:
-            self._attachment.notes.append(sentence)
-            tell(sentence)
-            return
-        self._unsaid += 1
-        self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
-
-
-def _byte_of(file: str, offset: int) -> bytes:
-    """The byte that the file itself has there."""
-    with Path(file).open("rb") as opened:
-        opened.seek(offset)
-        return opened.read(1)

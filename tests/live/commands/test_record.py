@@ -22,7 +22,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.documents.document import from_document
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.tracing.follow import LOOK_S
+from ssllatency.tracing.late.notes import LOOK_S
 from tests import schema
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import PROGRAM, Trace

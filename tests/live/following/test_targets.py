@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ssllatency.tracing.follow import LOOK_S
+from ssllatency.tracing.late.notes import LOOK_S
 from tests import foreign, machine, schema
 from tests.live.clients.counted import TLS_1_3, Client, Exchange, server_calls
 from tests.live.commands.trace import PROGRAM, Document, Trace, counted_pids, counts, losses

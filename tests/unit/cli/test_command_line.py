@@ -97,7 +97,7 @@ def test_under_sudo_programs_are_not_looked_up_on_the_users_path(
 # What a live command brings in only once other processes read the files that it will trace, or once the probes are attached.
 LATER = (
     *("ssllatency.engines.sessions", "ssllatency.engines.follow", "ssllatency.engines.budget", "ssllatency.engines.read"),
-    *("ssllatency.engines.attach.links", "ssllatency.engines.hit_cost", "ssllatency.tracing.follow"),
+    *("ssllatency.engines.attach.links", "ssllatency.engines.hit_cost", "ssllatency.tracing.follow", "ssllatency.tracing.late"),
     *("ssllatency.model.sampling", "ssllatency.reports.documents", "ssllatency.reports.html", "ssllatency.reports.text"),
 )
 # What reads a file, which no process does that lasts; and modules of Python's that take long to bring in.

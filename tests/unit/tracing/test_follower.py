@@ -25,6 +25,7 @@ from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile, Version
 from ssllatency.tracing import follow, hit_costs
 from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.late import files, notes, on_disk, targets
 from ssllatency.tracing.links import others, own_links
 from ssllatency.tracing.resolve import Resolved, library_of
 
@@ -166,14 +167,22 @@ class Session:
             self._follower.look()
 
 
+def play(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    """Has the follower's modules use this in place of what they call by that name."""
+    modules = [module for module in (follow, files, notes, on_disk, targets) if hasattr(module, name)]
+    assert modules
+    for module in modules:
+        monkeypatch.setattr(module, name, value)
+
+
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel()
-    monkeypatch.setattr(follow, "tls_candidates", lambda pid: made.maps.get(pid, []))
-    monkeypatch.setattr(follow, "process_of", lambda pid: Process(pid, 1, "nginx", 0))
-    monkeypatch.setattr(follow, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
-    monkeypatch.setattr(follow, "exists", lambda pid: pid in made.maps)
-    monkeypatch.setattr(follow, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
+    play(monkeypatch, "tls_candidates", lambda pid: made.maps.get(pid, []))
+    play(monkeypatch, "process_of", lambda pid: Process(pid, 1, "nginx", 0))
+    play(monkeypatch, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
+    play(monkeypatch, "exists", lambda pid: pid in made.maps)
+    play(monkeypatch, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
     monkeypatch.setattr(others, "mapped_files", lambda pid: made.maps.get(pid, []))
     monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "other", 0) if pid in made.maps else None)
     monkeypatch.setattr(others, "_pids", lambda: list(made.maps))
@@ -240,7 +249,7 @@ def test_those_that_mapped_a_file_before_it_was_traced_are_counted(kernel: Kerne
     file, new = mapped_file(11), mapped_file(22)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
-    monkeypatch.setattr(follow.time, "monotonic_ns", lambda: 1000)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 1000)
     kernel.map(NEW, new)
     kernel.map(300, new)
     session.look()
@@ -283,9 +292,9 @@ def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
         image = image_of(new, found.descriptor)
         return replace(image, plan=replace(image.plan, build_id="bb"))
 
-    monkeypatch.setattr(follow, "root_paths", lambda pids: [f"/of/{pid}" for pid in pids])
-    monkeypatch.setattr(follow, "open_expected", opened)
-    monkeypatch.setattr(follow, "image_of", planned)
+    play(monkeypatch, "root_paths", lambda pids: [f"/of/{pid}" for pid in pids])
+    play(monkeypatch, "open_expected", opened)
+    play(monkeypatch, "image_of", planned)
     before = len(list(Path("/proc/self/fd").iterdir()))
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
@@ -314,10 +323,10 @@ def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
         now += 0.3
         looked.append(found.path)
 
-    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
-    monkeypatch.setattr(follow, "root_paths", lambda _: [])
-    monkeypatch.setattr(follow, "open_expected", opened)
-    monkeypatch.setattr(follow, "image_of", planned)
+    play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
+    play(monkeypatch, "root_paths", lambda _: [])
+    play(monkeypatch, "open_expected", opened)
+    play(monkeypatch, "image_of", planned)
     file = mapped_file(11)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
@@ -384,8 +393,8 @@ def test_a_copy_that_has_the_breakpoints_already_is_the_same_file(
 ) -> None:
     """An image may have no operation of its own, as libcrypto where handshakes are measured; or no site at all."""
     file, twin = mapped_file(11), mapped_file(22)
-    monkeypatch.setattr(follow, "code_byte", lambda *_: byte[0])
-    monkeypatch.setattr(follow, "_byte_of", lambda *_: b"\x55")
+    play(monkeypatch, "code_byte", lambda *_: byte[0])
+    play(monkeypatch, "_byte_of", lambda *_: b"\x55")
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=site)
     session.look()
@@ -409,7 +418,7 @@ def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
             kernel.maps[pid].append(mapped_file(next(inodes)))  # StopIteration where nothing ends it
         return kernel.maps[pid]
 
-    monkeypatch.setattr(follow, "tls_candidates", candidates)
+    play(monkeypatch, "tls_candidates", candidates)
     kernel.told = [Mapping(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
     session.look()
     assert 0 < len(session.extended) <= 3 * follow._MOST_FILES
@@ -438,8 +447,8 @@ def test_a_look_ends_in_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) ->
         return kernel.maps[pid]
 
     looked: list[int] = []
-    monkeypatch.setattr(follow, "tls_candidates", candidates)
-    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
+    play(monkeypatch, "tls_candidates", candidates)
+    play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
     kernel.told = [Mapping(pid, 1, "/usr/lib/libssl.so.3", (8, 1, pid)) for pid in range(200, 260)]
     session._follower.look()
     assert looked == [200, 201, 202]
@@ -456,7 +465,7 @@ def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: 
             raise SsllatencyError(f"{each.path} is damaged.")
         return TracedFile("libssl", pid, each, (pid,))
 
-    monkeypatch.setattr(follow, "recognised_file", recognised)
+    play(monkeypatch, "recognised_file", recognised)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
     session.look()
@@ -496,7 +505,7 @@ def test_a_file_of_any_name_is_looked_at_once(
         asked.append(each)
         return False
 
-    monkeypatch.setattr(follow, "holds_tls", holds)
+    play(monkeypatch, "holds_tls", holds)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
     session.look()
@@ -531,8 +540,8 @@ def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:
 def test_nobody_comes_later_only_where_all_are_named_and_can_have_no_children(
     monkeypatch: pytest.MonkeyPatch, selection: Selection, expected: bool
 ) -> None:
-    monkeypatch.setattr(follow, "members", lambda selection: dict.fromkeys(selection.pids or (OLD,), False))
-    monkeypatch.setattr(follow, "can_have_children", lambda pid: pid != OLD)
+    play(monkeypatch, "members", lambda selection: dict.fromkeys(selection.pids or (OLD,), False))
+    play(monkeypatch, "can_have_children", lambda pid: pid != OLD)
     assert follow.childless(selection) == expected
 
 
@@ -543,7 +552,7 @@ def test_a_child_has_what_its_parent_has_before_it_is_looked_at(kernel: Kernel, 
     session = Session(kernel, [first, second], Selection(pids=(OLD,)), alone=True)
     session.look()
     assert kernel.tells_of_children
-    monkeypatch.setattr(follow.time, "monotonic_ns", lambda: 5_200_000)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 5_200_000)
     kernel.maps[NEW], kernel.started = [], {NEW: Arrival(OLD, 4_000_000)}
     session.look()
     assert session.included == [(0, [NEW]), (1, [NEW])]
@@ -754,8 +763,8 @@ def changed_by(monkeypatch: pytest.MonkeyPatch, path: str, *pids: int) -> None:
     def unprobed(image: TracedImage, asked: Sequence[int]) -> dict[int, str]:
         return {pid: f"{pid} {CHANGED}" for pid in pids if pid in asked and image.plan.path == path}
 
-    monkeypatch.setattr(follow, "endangered", lambda image: CHANGED if image.plan.path == path else "")
-    for module in (follow, own_links):
+    play(monkeypatch, "endangered", lambda image: CHANGED if image.plan.path == path else "")
+    for module in (files, own_links):
         monkeypatch.setattr(module, "unprobed", unprobed)
 
 
@@ -843,10 +852,10 @@ def test_what_a_process_mapped_that_is_gone_is_attached_to_without_harm(
         numbers = new.numbers
         return ExpectedFile(os.open(os.devnull, os.O_RDONLY), path, root, Version(numbers), numbers, ("", "", ""))
 
-    monkeypatch.setattr(follow, "root_paths", lambda _: [])
-    monkeypatch.setattr(follow, "open_expected", opened)
+    play(monkeypatch, "root_paths", lambda _: [])
+    play(monkeypatch, "open_expected", opened)
     image = replace(image_of(new, 99), plan=replace(image_of(new, 99).plan, build_id="bb"))
-    monkeypatch.setattr(follow, "image_of", lambda *_: image)
+    play(monkeypatch, "image_of", lambda *_: image)
     changed_by(monkeypatch, new.path, 300)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
@@ -867,7 +876,7 @@ def test_a_file_that_its_overlay_has_copied_is_traced_once_more(
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
     session.look()
-    monkeypatch.setattr(follow.os, "dup", lambda _: os.open(os.devnull, os.O_RDONLY))
+    monkeypatch.setattr(files.os, "dup", lambda _: os.open(os.devnull, os.O_RDONLY))
     session.copied = [0]
     session.look()
     assert [(image.plan, image.pids) for image in session.extended] == [(session.attachment.images[0].plan, ())]

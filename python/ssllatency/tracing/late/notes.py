@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said, at once and in the report, of processes and files that came later."""
+
+from __future__ import annotations
+
+import time
+
+from ssllatency.output.printing import tell
+from ssllatency.targets import exists, process_of
+
+LOOK_S = 1.0  # how often it is looked who is there, at least
+_MOST_NOTES = 20
+
+
+class Notes:
+    """The sentences, in the list `notes` of an attachment. `refused` counts processes and files that couldn't be traced though
+    they are there."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self.refused = 0
+        self._notes = notes
+        self._unsaid = 0
+
+    def say(self, sentence: str) -> None:
+        """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
+        if sentence in self._notes:
+            return
+        if len(self._notes) < _MOST_NOTES:
+            self._notes.append(sentence)
+            tell(sentence)
+            return
+        self._unsaid += 1
+        self._notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
+
+    def refuse(self, sentence: str) -> None:
+        """Says why something isn't traced."""
+        self.refused += 1
+        self.say(sentence)
+
+    def say_late(self, pid: int, by_ns: float) -> None:
+        """Says how long after its start a process was traced."""
+        since = f"{by_ns / 1e6:.1f} ms after it had started"
+        gone = "" if exists(pid) else ", when it had ended"
+        self.say(f"{name_of(pid)} was traced {since}{gone}: its calls until then aren't counted.")
+
+    def say_when(self, pid: int, path: str, began_ns: int) -> None:
+        """Says how long after a process had mapped a file that was traced; `began_ns` is by CLOCK_MONOTONIC, 0 where it is
+        unknown."""
+        age = f"{(time.monotonic_ns() - began_ns) / 1e6:.0f} ms" if began_ns else f"up to {LOOK_S:g} s"
+        self.say(f"{name_of(pid)} mapped {path} {age} before it was traced: its calls until then aren't counted.")
+
+
+def name_of(pid: int) -> str:
+    """What a process is called in these sentences."""
+    process = process_of(pid)
+    return f"{process.comm} ({pid})" if process else f"a process that has ended ({pid})"
