@@ -21,7 +21,7 @@ from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.documents import document
-from ssllatency.reports.rows.facts import facts_sentence
+from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from tests.measured.recordings import recording_of
 from tests.prometheus.exporters import exporters
 from tests.prometheus.server import Server, prometheus, scraping

@@ -21,7 +21,7 @@ from ssllatency.model.histogram import UNDERFLOW, bucket_bounds
 from ssllatency.prometheus.client import Prometheus, Range
 from ssllatency.prometheus.history import Wanted, read
 from ssllatency.reports.diagnosis.diagnosis import diagnose
-from ssllatency.reports.rows.facts import facts_sentence
+from ssllatency.reports.rows.handshakes.facts import facts_sentence
 
 INSTANCE, OVER = {"instance": "web1"}, Range(1000.0, 1060.0, 60.0)
 OFFERED = Shake(

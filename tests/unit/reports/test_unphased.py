@@ -18,8 +18,8 @@ from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.resumption import tickets_refused
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.html.page import page
-from ssllatency.reports.rows.endings import single_words
-from ssllatency.reports.rows.facts import facts_sentence
+from ssllatency.reports.rows.handshakes.endings import single_words
+from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, part_rows
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.handshakes.report import render

@@ -24,7 +24,7 @@ from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.slowest import slowest
 from ssllatency.reports.html.words import name, sentence, typeset, visible
-from ssllatency.reports.rows.facts import facts_sentence
+from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.words.handshakes import ADJECTIVES

@@ -13,7 +13,7 @@ from ssllatency.reports.diagnosis.numbers import FEWEST, counts
 from ssllatency.reports.diagnosis.rule import About
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.blocks import Finding, Mark
-from ssllatency.reports.rows.endings import none_ended, summary
+from ssllatency.reports.rows.handshakes.endings import none_ended, summary
 from ssllatency.reports.rows.losses import incomplete
 
 # Of all handshakes, how many may fail or be abandoned: clients that give up are everyday.

@@ -13,10 +13,10 @@ from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.tables import Line, Table, compared, table
 from ssllatency.reports.html.words import typeset
-from ssllatency.reports.rows import kinds
 from ssllatency.reports.rows.changes import with_sign
-from ssllatency.reports.rows.endings import cause_words
-from ssllatency.reports.rows.groups import group_table
+from ssllatency.reports.rows.handshakes import kinds
+from ssllatency.reports.rows.handshakes.endings import cause_words
+from ssllatency.reports.rows.handshakes.groups import group_table
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, part_rows
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import ADJECTIVES

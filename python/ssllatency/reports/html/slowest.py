@@ -11,7 +11,7 @@ from ssllatency.reports.html.blocks import Figure, Section, Tabular
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.tables import Table, table
 from ssllatency.reports.html.words import in_plot, typeset
-from ssllatency.reports.rows.endings import SingleWords, single_words
+from ssllatency.reports.rows.handshakes.endings import SingleWords, single_words
 from ssllatency.reports.rows.row import Row
 
 _MOST = 10

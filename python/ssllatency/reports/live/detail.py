@@ -10,10 +10,10 @@ from ssllatency.reports.live.drawings import heatmap, parts_bar, shown_ending
 from ssllatency.reports.live.lines import diagnosis_of, trend
 from ssllatency.reports.live.shown import Shown
 from ssllatency.reports.live.styled import Line, Piece, Style, words
-from ssllatency.reports.rows.facts import group_sentence
 from ssllatency.reports.rows.functions import HEADINGS as FUNCTION_HEADINGS
 from ssllatency.reports.rows.functions import function_rows, unsuccessful
-from ssllatency.reports.rows.kinds import keys, mix
+from ssllatency.reports.rows.handshakes.facts import group_sentence
+from ssllatency.reports.rows.handshakes.kinds import keys, mix
 from ssllatency.reports.rows.losses import losses, notes
 from ssllatency.reports.rows.parts import HEADINGS, part_rows
 from ssllatency.reports.rows.sampling import phases_sentence

@@ -17,7 +17,7 @@ from ssllatency.reports.live.columns import Column
 from ssllatency.reports.live.drawings import rates, spark
 from ssllatency.reports.live.shown import Shown
 from ssllatency.reports.live.styled import Line, Piece, Style, words
-from ssllatency.reports.rows.endings import cause_words
+from ssllatency.reports.rows.handshakes.endings import cause_words
 from ssllatency.reports.rows.losses import losses
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES

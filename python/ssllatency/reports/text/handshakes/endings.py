@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Cause, Ending, Handshakes, Single, wall_time_ns
-from ssllatency.reports.rows import endings as ending_rows
-from ssllatency.reports.rows.endings import SingleWords, cause_words, single_words
+from ssllatency.reports.rows.handshakes import endings as ending_rows
+from ssllatency.reports.rows.handshakes.endings import SingleWords, cause_words, single_words
 from ssllatency.reports.text.bars import split_bar
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ssllatency.model.handshakes import Handshakes
-from ssllatency.reports.rows.groups import OTHER, group_table
+from ssllatency.reports.rows.handshakes.groups import OTHER, group_table
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import counted
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ssllatency.model.handshake_arithmetic import client_wait_ns
 from ssllatency.model.handshakes import Ending, Label, Part, Single
-from ssllatency.reports.rows.endings import UNPHASED, reason_words, why_words
+from ssllatency.reports.rows.handshakes.endings import UNPHASED, reason_words, why_words
 from ssllatency.reports.text.events import Clock, whom_words
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.marks import DOMINANT, FAILURE

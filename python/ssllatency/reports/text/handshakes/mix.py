@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Handshakes
-from ssllatency.reports.rows import kinds
-from ssllatency.reports.rows.kinds import LabelMix
+from ssllatency.reports.rows.handshakes import kinds
+from ssllatency.reports.rows.handshakes.kinds import LabelMix
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import counted, share
 

@@ -13,7 +13,7 @@ from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import conclusion
 from ssllatency.reports.rows import losses as loss_rows
-from ssllatency.reports.rows.facts import facts_sentence
+from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes

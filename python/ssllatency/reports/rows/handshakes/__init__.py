@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of handshakes: how they ended, of which groups and kinds they were, and what is known of their connections."""
