@@ -102,7 +102,8 @@ class Types:
         size = _SIZES.get(kind, _DESCRIPTOR)
         if not self._bytes[at + _FLAGS] & _UNCOMMON or at + size + 4 > len(self._bytes):
             return None
-        return self._text(struct.unpack_from("<I", self._bytes, at + size)[0])
+        offset = struct.unpack_from("<I", self._bytes, at + size)[0]
+        return self._text(offset) if offset else ""
 
     def size(self, address: int) -> int:
         """The bytes of a value of the type."""

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control flow of one function of a Go executable.
+
+Such a function begins at one address, is entered nowhere else, and ends in `ret`s; a recovered panic goes on in it at a place
+that its record names, which nothing in its code leads to. Where the stack pointer is there, its table of stack depths tells.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ssllatency.code.flow import MAX_EDGES, MAX_INSTRUCTIONS, Code, Graph, Unplannable
+from ssllatency.code.machine import CALLS, Flow, Frame, Instruction
+from ssllatency.elf.image import Function
+from ssllatency.stacks.go.functions import Functions
+
+# The runtime's functions that end or leave the goroutine, as the compiler calls them.
+_NEVER_RETURN = ("runtime.panic", "runtime.goPanic", "runtime.gopanic", "runtime.throw", "runtime.fatal")
+
+
+class Bodies:
+    """The control flow of functions. `code` decodes the image's instructions, each once."""
+
+    def __init__(self, code: Code, functions: Functions) -> None:
+        self._code, self._functions = code, functions
+        self._noreturn: dict[int, bool] = {}
+
+    def graph(self, function: Function) -> Graph:
+        """The control flow of a function. Unplannable, with the reason, where it can't be followed; ElfError where the tables
+        are damaged."""
+        return _Builder(self, self._code, function, self.depths(function)).graph()
+
+    def depths(self, function: Function) -> Depths:
+        """The function's table of stack depths."""
+        record = self._functions.record(function)
+        return Depths(function, self._functions.pc_values(record.stack_depths), record.recovery)
+
+    def never_returns(self, target: int) -> bool:
+        """Whether the function at `target` ends the process or leaves its callers."""
+        if target not in self._noreturn:
+            function = self._functions.at(target)
+            self._noreturn[target] = function is not None and function.name.startswith(_NEVER_RETURN)
+        return self._noreturn[target]
+
+
+class Depths:
+    """What the runtime itself knows of a function: how far the stack pointer is below where it was at the entry, for each of
+    its instructions; and where it goes on after a recovered panic, None where it doesn't."""
+
+    def __init__(self, function: Function, values: Sequence[tuple[int, int]], recovery: int) -> None:
+        self._start, self._values = function.address, values
+        self.recovery = function.address + recovery if 0 < recovery < function.size else None
+
+    def at(self, address: int) -> int | None:
+        """The depth before the instruction at `address`; None where the table doesn't say."""
+        return next((value for end, value in self._values if address - self._start < end), None)
+
+
+class _Builder:
+    def __init__(self, bodies: Bodies, code: Code, function: Function, depths: Depths) -> None:
+        self._bodies, self._code, self._depths = bodies, code, depths
+        self._own = (function.address, function.address + function.size)
+        self._nodes: dict[int, Instruction] = {}
+        self._successors: dict[int, tuple[int, ...]] = {}
+        self._uncovered: dict[int, str] = {}
+        self._after_calls: set[int] = set()
+
+    def graph(self) -> Graph:
+        entry, _ = self._own
+        roots = [entry] if self._depths.recovery is None else [entry, self._depths.recovery]
+        self._explore(roots)
+        frames = self._frames(roots)
+        functions = dict.fromkeys(self._nodes, self._own)
+        stack_pointer = self._code.machine.stack_pointer
+        return Graph(entry, self._own, self._nodes, self._successors, functions, self._uncovered, frames, stack_pointer)
+
+    def _explore(self, roots: list[int]) -> None:
+        work, edges = list(roots), 0
+        while work:
+            address = work.pop()
+            if address in self._nodes:
+                continue
+            instruction = self._code.at(address, self._own)
+            if instruction is None:
+                raise Unplannable(f"its code at {address:#x} can't be decoded")
+            self._nodes[address] = instruction
+            successors = tuple(dict.fromkeys(self._next(instruction)))
+            self._successors[address] = successors
+            edges += len(successors)
+            if len(self._nodes) > MAX_INSTRUCTIONS or edges > MAX_EDGES:
+                raise Unplannable("it is too large to be followed")
+            work.extend(successors)
+
+    def _next(self, instruction: Instruction) -> list[int]:
+        """Where control goes from an instruction, within the function."""
+        if instruction.flow in (Flow.RETURN, Flow.STOP):
+            return []
+        if instruction.flow is Flow.INDIRECT_JUMP:
+            self._uncovered[instruction.address] = f"its jump at {instruction.address:#x} can't be followed"
+            return []
+        jumps = instruction.flow in (Flow.JUMP, Flow.BRANCH)
+        targets = self._land(instruction, instruction.target) if jumps and instruction.target is not None else []
+        if instruction.flow is Flow.CALL and self._bodies.never_returns(instruction.target or 0):
+            return []
+        return targets + (self._fall(instruction) if instruction.flow is not Flow.JUMP else [])
+
+    def _land(self, instruction: Instruction, target: int) -> list[int]:
+        if self._own[0] <= target < self._own[1]:
+            return [target]
+        self._uncovered[instruction.address] = f"it leaves for {target:#x} in another function"
+        return []
+
+    def _fall(self, instruction: Instruction) -> list[int]:
+        """To the next instruction. A call with nothing or only a nop after it never comes back."""
+        called = instruction.flow in CALLS or (instruction.padding and instruction.address in self._after_calls)
+        if called:
+            self._after_calls.add(instruction.end)
+        if instruction.end < self._own[1]:
+            return [instruction.end]
+        if not called:
+            raise Unplannable(f"it runs off its end at {instruction.end:#x}")
+        return []
+
+    def _frames(self, roots: list[int]) -> dict[int, Frame]:
+        """The frame before each instruction; where two paths to it disagree, the value is unknown."""
+        stack_pointer = self._code.machine.stack_pointer
+        frames: dict[int, Frame] = {roots[0]: {stack_pointer: 0}}
+        for root in roots[1:]:
+            depth = self._depths.at(root)
+            frames[root] = {} if depth is None else {stack_pointer: depth}
+        work = deque(roots)
+        while work:
+            address = work.popleft()
+            after = self._nodes[address].frame(frames[address])
+            for successor in self._successors[address]:
+                earlier = frames.get(successor)
+                joined = (
+                    after if earlier is None else {name: value for name, value in earlier.items() if after.get(name) == value}
+                )
+                if earlier is None or len(joined) != len(earlier):
+                    frames[successor] = joined
+                    work.append(successor)
+        return frames

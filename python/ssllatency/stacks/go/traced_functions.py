@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of Go's crypto/tls, of what it calls, and of the runtime that tell what happens in a handshake: by their names
+in the table of functions, with the versions of Go that have them.
+
+Of a phase only the outermost functions are named: crypto/tls and the packages of keys, not crypto/internal/fips140 behind them,
+where functions have moved. Handshake, HandshakeContext and ConnectionState aren't: they are inlined, or left out by the linker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+OLDEST, NEWEST = 18, 27  # of Go 1.N: the versions whose sources were read
+
+
+class Purpose(StrEnum):
+    """What a function's calls tell."""
+
+    HANDSHAKE = "handshake"
+    READ = "read"
+    WRITE = "write"
+    CLOSE = "close"
+    PRIVATE_KEY = "private key"
+    KEY_EXCHANGE = "key exchange"
+    CERTIFICATE = "certificate"
+    TICKET = "ticket"
+    ALERT = "alert"
+    WAIT = "wait"
+    WAKE = "wake"
+    PANIC = "panic"
+
+
+class Shape(StrEnum):
+    """Which sites a function needs: where calls begin and end, only where they begin, or a call that it makes."""
+
+    SPAN = "span"
+    ENTRY = "entry"
+    CALL = "call"
+
+
+@dataclass(frozen=True)
+class TracedFunction:
+    """A function in Go 1.`since` to 1.`until` (0: to the newest). `role`: at which side it runs in handshakes, "" for both;
+    `callee`: of shape CALL, the function that it calls; `always`: every program with crypto/tls has it."""
+
+    name: str
+    purpose: Purpose
+    shape: Shape = Shape.SPAN
+    role: str = ""
+    since: int = OLDEST
+    until: int = 0
+    callee: str = ""
+    always: bool = False
+
+    def exists_in(self, minor: int) -> bool:
+        """Whether Go 1.`minor` has it."""
+        return self.since <= minor and (not self.until or minor <= self.until)
+
+
+def _all(purpose: Purpose, *names: str, role: str = "", since: int = OLDEST, until: int = 0) -> Iterator[TracedFunction]:
+    return (TracedFunction(name, purpose, role=role, since=since, until=until) for name in names)
+
+
+_TLS, _MLKEM = "crypto/tls", "crypto/internal/fips140/mlkem"
+SERVER_HANDSHAKE, CLIENT_HANDSHAKE = f"{_TLS}.(*Conn).serverHandshake", f"{_TLS}.(*Conn).clientHandshake"
+
+FUNCTIONS: tuple[TracedFunction, ...] = (
+    TracedFunction(SERVER_HANDSHAKE, Purpose.HANDSHAKE, role="server", always=True),
+    TracedFunction(CLIENT_HANDSHAKE, Purpose.HANDSHAKE, role="client"),
+    TracedFunction(f"{_TLS}.(*Conn).Read", Purpose.READ, always=True),
+    TracedFunction(f"{_TLS}.(*Conn).Write", Purpose.WRITE, always=True),
+    TracedFunction(f"{_TLS}.(*Conn).Close", Purpose.CLOSE, always=True),
+    # Private keys: all signers at once since Go 1.25, also those outside of the standard library.
+    *_all(Purpose.PRIVATE_KEY, "crypto/rsa.(*PrivateKey).Sign", "crypto/rsa.(*PrivateKey).Decrypt"),
+    *_all(Purpose.PRIVATE_KEY, "crypto/ecdsa.(*PrivateKey).Sign", "crypto/ed25519.PrivateKey.Sign"),
+    *_all(Purpose.PRIVATE_KEY, "crypto/mldsa.(*PrivateKey).Sign", since=27),
+    *_all(Purpose.PRIVATE_KEY, "crypto.SignMessage", since=25),
+    # Key exchange: of TLS 1.3.
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.generateECDHEParameters", until=19),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*x25519Parameters).SharedKey", f"{_TLS}.(*nistParameters).SharedKey", until=19),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.generateECDHEKey", "crypto/ecdh.(*PrivateKey).ECDH", since=20, until=25),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.kyberEncapsulate", role="server", since=23, until=23),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.kyberDecapsulate", role="client", since=23, until=23),
+    *_all(Purpose.KEY_EXCHANGE, f"{_MLKEM}.(*EncapsulationKey768).encapsulate", role="server", since=24, until=25),
+    *(
+        TracedFunction(f"{_TLS}.(*{exchange}).{role}SharedSecret", Purpose.KEY_EXCHANGE, role=role, since=since)
+        for exchange, since in (("hybridKeyExchange", 26), ("ecdhKeyExchange", 26), ("mlkem1024KeyExchange", 27))
+        for role in ("server", "client")
+    ),
+    # Of TLS 1.2; the first contains the signature.
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", role="server"),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).processClientKeyExchange", role="server"),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).processServerKeyExchange", role="client"),
+    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).generateClientKeyExchange", role="client"),
+    # Certificates of the peer, and session tickets.
+    *_all(Purpose.CERTIFICATE, f"{_TLS}.(*Conn).processCertsFromClient", role="server"),
+    *_all(Purpose.CERTIFICATE, f"{_TLS}.(*Conn).verifyServerCertificate", role="client"),
+    *_all(Purpose.CERTIFICATE, f"{_TLS}.verifyHandshakeSignature"),
+    *_all(Purpose.TICKET, f"{_TLS}.(*Conn).decryptTicket", f"{_TLS}.(*Conn).encryptTicket", role="server", until=20),
+    *_all(Purpose.TICKET, f"{_TLS}.(*Config).decryptTicket", f"{_TLS}.(*Config).encryptTicket", role="server", since=21),
+    # What tells why, and whose time it was.
+    TracedFunction(f"{_TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
+    TracedFunction("internal/poll.runtime_pollWait", Purpose.WAIT, Shape.CALL, callee="runtime.netpollblock"),
+    TracedFunction("runtime.netpollready", Purpose.WAKE, Shape.ENTRY),
+    TracedFunction("runtime.gopanic", Purpose.PANIC, Shape.ENTRY, always=True),
+    TracedFunction("runtime.Goexit", Purpose.PANIC, Shape.ENTRY),
+)
+
+
+def functions_of(minor: int | None) -> list[TracedFunction]:
+    """The functions of Go 1.`minor`; of an unknown version all, and of one newer than NEWEST those of NEWEST."""
+    return [function for function in FUNCTIONS if minor is None or function.exists_in(minor)]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second opinion on the sites of a Go function, which shares nothing with how they were chosen.
+
+- Instructions begin at the sites, and `ret`s nowhere else in the function, by a second decoder that knows only their lengths.
+- The runtime's own table of stack depths says 0 at each of them.
+- Walked forwards the way a call runs, every way crosses the entry site once, and then exactly one exit: a `ret`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from enum import Enum
+
+from ssllatency.code.boundaries import boundaries
+from ssllatency.code.flow import Graph, Unplannable
+from ssllatency.code.machine import Flow
+from ssllatency.stacks.go.body import Depths
+from ssllatency.stacks.go.sites import EntrySite
+
+_RETURNS = {"x86-64": (b"\xc3", b"\xc2"), "aarch64": (bytes.fromhex("c0035fd6"),)}
+
+
+class _Stage(Enum):
+    """How far a call has come."""
+
+    BEFORE = "before the entry site"
+    INSIDE = "past the entry site"
+
+
+def check(machine: str, code: bytes, graph: Graph, depths: Depths, entry: EntrySite, exits: Collection[int]) -> None:
+    """Unplannable, with what is wrong, where these aren't the sites of the function whose code that is."""
+    check_boundaries(machine, code, graph, [entry.address, *exits])
+    returns = {graph.entry + at for at in boundaries(machine, code) if code.startswith(_RETURNS[machine], at)}
+    if returns != set(exits):
+        raise Unplannable(f"nothing is known to lead to its return at {min(returns ^ set(exits)):#x}")
+    _check_depths(depths, [entry.address, *exits])
+    _walk(graph, depths.recovery, entry, exits)
+
+
+def check_entry(machine: str, code: bytes, graph: Graph, depths: Depths, entry: EntrySite) -> None:
+    """The same of a function that is probed at its entry alone."""
+    check_boundaries(machine, code, graph, [entry.address])
+    _check_depths(depths, [entry.address])
+    _walk(graph, depths.recovery, entry, graph.ways_out())
+
+
+def check_boundaries(machine: str, code: bytes, graph: Graph, sites: Collection[int]) -> None:
+    """Unplannable where no instruction of the function begins at a site, by the lengths of those before it."""
+    begins = boundaries(machine, code)
+    wrong = [address for address in {*graph.nodes, *sites} if address - graph.entry not in begins or address not in graph.nodes]
+    if wrong:
+        raise Unplannable(f"by the lengths of its instructions none begins at {min(wrong):#x}")
+
+
+def _check_depths(depths: Depths, sites: Collection[int]) -> None:
+    for address in sites:
+        if depths.at(address) != 0:
+            raise Unplannable(f"its table of stack depths and its code disagree at {address:#x}")
+
+
+def _walk(graph: Graph, recovery: int | None, entry: EntrySite, exits: Collection[int]) -> None:
+    work = [(graph.entry, _Stage.BEFORE)]
+    if recovery is not None:
+        work.append((recovery, _Stage.INSIDE))
+    seen = set(work)
+    while work:
+        address, stage = work.pop()
+        for state in _steps(graph, address, stage, entry, exits):
+            if state not in seen:
+                seen.add(state)
+                work.append(state)
+
+
+def _steps(graph: Graph, address: int, stage: _Stage, entry: EntrySite, exits: Collection[int]) -> Iterator[tuple[int, _Stage]]:
+    """Where a call goes from an instruction, and how far it has come then."""
+    instruction = graph.nodes[address]
+    if instruction.flow is Flow.RETURN and (stage is _Stage.BEFORE or address not in exits):
+        raise Unplannable(f"a call can leave at {address:#x} without having crossed the sites")
+    if address == entry.address and stage is _Stage.INSIDE:
+        raise Unplannable(f"a call can cross its entry site at {address:#x} twice")
+    for successor in graph.successors[address]:
+        crossed = address == entry.address and (not entry.not_taken or successor == instruction.end)
+        if crossed and entry.not_taken and instruction.target == instruction.end:
+            raise Unplannable(f"its branch at {address:#x} leads to the same place either way")
+        yield successor, _Stage.INSIDE if crossed else stage
