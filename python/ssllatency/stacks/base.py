@@ -134,6 +134,10 @@ class Implementation(ABC):
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
         """Its name and version where a file has these of all marks, each with its version; None where it isn't in the file."""
 
+    def is_inside(self, image: Image) -> bool:  # noqa: ARG002
+        """Whether it is in an image that has its marks, by a closer look."""
+        return True
+
 
 class Stack(Implementation):
     """One whose calls can be traced."""

@@ -42,7 +42,10 @@ class Version:
 
 def tls_inside(image: Image) -> Inside:
     """The implementations that the image's bytes show, read once from end to end. ElfError where the file is cut short."""
-    return _inside(_versions(image))
+    versions = _versions(image)
+    untraced = [implementation for implementation in UNTRACED if implementation.identify(versions)]
+    others = (implementation.identify(versions) for implementation in untraced if implementation.is_inside(image))
+    return Inside(tuple(seen for seen in others if seen), _traceable(versions))
 
 
 def _versions(image: Image) -> dict[str, str]:
@@ -58,9 +61,9 @@ def _versions(image: Image) -> dict[str, str]:
     return versions
 
 
-def _inside(versions: dict[str, str]) -> Inside:
-    others = tuple(seen for implementation in UNTRACED if (seen := implementation.identify(versions)))
-    return Inside(others, next((seen for stack in STACKS if (seen := stack.identify(versions))), ("", "")))
+def _traceable(versions: dict[str, str]) -> tuple[str, str]:
+    """The stack that has these marks, with its version; two empty texts for none."""
+    return next((seen for stack in STACKS if (seen := stack.identify(versions))), ("", ""))
 
 
 def version_of(image: Image) -> Version:
@@ -81,4 +84,4 @@ def library_version(image: Image) -> str:
 
 def _named_by_marks(versions: dict[str, str]) -> tuple[str, str]:
     stack = next((stack for stack in STACKS if stack.identify(versions)), None)
-    return ("", "") if stack is None or stack.states_version else _inside(versions).traceable
+    return ("", "") if stack is None or stack.states_version else _traceable(versions)

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a Go program with crypto/tls is recognised: by its build information, and the names in its table of functions."""
+"""How a Go program with crypto/tls is recognised: by its build information, and the functions in its table of functions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ssllatency.stacks.base import Implementation, Mark
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
 
 _VERSION_AT = 32  # since Go 1.18 the version follows the header of the build information, its length before it
 _VERSION_INLINE = 2
@@ -33,3 +37,15 @@ class Go(Implementation):
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
         """With the version of Go."""
         return (_TLS, versions[_GO]) if {_GO, _TLS} <= versions.keys() else None
+
+    def is_inside(self, image: Image) -> bool:
+        """Whether the program has crypto/tls' handshake; also where its table of functions can't be read: its name is there. A
+        debugger, say, has only the name."""
+        from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.go.program import Program
+        from ssllatency.stacks.go.traced_functions import SERVER_HANDSHAKE
+
+        try:
+            return bool(Program(image).functions.named(SERVER_HANDSHAKE))
+        except ElfError:
+            return True

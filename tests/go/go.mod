@@ -1,0 +1,3 @@
+module ssllatency/server
+
+go 1.18

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519.
+package main
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"os"
+	"time"
+)
+
+func key(kind string) (crypto.Signer, error) {
+	switch kind {
+	case "rsa":
+		return rsa.GenerateKey(rand.Reader, 2048)
+	case "ed25519":
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	}
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
+
+func certificate(kind string) tls.Certificate {
+	signer, err := key(kind)
+	if err != nil {
+		log.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}
+}
+
+func serve(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			io.Copy(conn, conn)
+		}()
+	}
+}
+
+func main() {
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(os.Args[1])}, ClientAuth: tls.RequestClientCert}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	go serve(listener)
+	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("hello\n")); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := io.CopyN(os.Stdout, conn, 6); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where calls of Go functions begin and end, and which functions are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tests.fixtures.go_program import Code, Label, Part, To
+from tests.fixtures.go_samples import CALL, HANDSHAKE, JE, LAYOUTS, MACHINES, NOP, RET, checked, grow, leaf, program, waiting
+
+from ssllatency.code.machine import Cost
+from ssllatency.elf.image import Image
+from ssllatency.elf.source import Source
+from ssllatency.stacks.go.plan import FunctionPlan, plan, plan_functions
+from ssllatency.stacks.go.program import Program
+from ssllatency.stacks.go.sites import CallSite
+from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
+
+PUSH, POP = b"\x55", b"\x5d"
+MOV_RAX = bytes.fromhex("4889c0")  # mov %rax,%rax: writes an argument
+X86 = "x86-64"
+OTHERS = ("runtime.morestack_noctxt", "runtime.netpollblock", "runtime.panicIndex", "other")
+
+
+def planned(code: Code, machine: str = X86, shape: Shape = Shape.SPAN, callee: str = "") -> FunctionPlan:
+    """The sites of a function beside those that it may call; addresses are those within the function."""
+    made = replace(program(machine=machine), functions=[*(leaf(name, machine) for name in OTHERS), code])
+    read = Program(Image("made", Source.of(made.data(), "/srv/app"), ()))
+    traced = TracedFunction(code.name, Purpose.READ, shape, callee=callee)
+    (found,) = plan_functions(read, [traced])
+    entry = replace(found.entry, address=found.entry.address - found.address) if found.entry else None
+    calls = tuple(CallSite(call.call - found.address, call.branch - found.address) for call in found.calls)
+    return replace(found, entry=entry, exits=tuple(at - found.address for at in found.exits), calls=calls)
+
+
+def entry_of(found: FunctionPlan) -> tuple[int, bool, Cost]:
+    """Where the entry site is, whether it is a branch that isn't taken, and what it costs."""
+    assert found.entry is not None, found.obstacle
+    return found.entry.address, found.entry.not_taken, found.entry.cost
+
+
+def test_the_entry_is_the_push_behind_the_check() -> None:
+    found = planned(checked("f", X86))
+    assert entry_of(found) == (6, False, Cost.EMULATED)
+    assert found.exits == (24, 30)
+    assert found.obstacle == ""
+
+
+def test_the_entry_of_older_functions_is_the_check_where_it_does_not_branch() -> None:
+    found = planned(checked("f", X86, old=True))
+    assert entry_of(found) == (4, True, Cost.EMULATED)
+    assert found.exits == (34, 44)
+
+
+def test_the_entry_on_aarch64_is_the_check() -> None:
+    found = planned(checked("f", "aarch64"), "aarch64")
+    assert entry_of(found) == (8, True, Cost.EMULATED)
+    assert found.exits == (24, 32)
+
+
+def test_large_frames_are_checked_twice() -> None:
+    """A stack pointer that would wrap around grows the stack as well."""
+    head: list[Part] = [Label("start"), bytes.fromhex("4989e44981ec00200000"), To(b"\x72", "grow")]
+    body: list[Part] = [bytes.fromhex("4d3b6610"), To(b"\x76", "grow"), PUSH, POP, b"\xc3"]
+    found = planned(Code("f", [*head, *body, *grow(X86)], [(19, 0), (20, 8), (60, 0)]))
+    assert entry_of(found) == (18, False, Cost.EMULATED)
+    assert found.exits == (20,)
+
+
+def test_functions_without_a_check() -> None:
+    """The first push; where there is none, the first instruction, which takes a step."""
+    assert entry_of(planned(Code("f", [PUSH, POP, b"\xc3"], [(1, 0), (2, 8), (20, 0)]))) == (0, False, Cost.EMULATED)
+    late = Code("f", [bytes.fromhex("4531e4"), PUSH, POP, b"\xc3"], [(4, 0), (5, 8), (20, 0)])
+    assert entry_of(planned(late)) == (3, False, Cost.EMULATED)
+    assert entry_of(planned(Code("f", [bytes.fromhex("31c0"), b"\xc3"]))) == (0, False, Cost.SINGLE_STEPPED)
+    stepped = planned(Code("f", [bytes.fromhex("000080d2"), RET["aarch64"]]), "aarch64")
+    assert entry_of(stepped) == (0, False, Cost.SINGLE_STEPPED)
+
+
+TEST = bytes.fromhex("4885c0")
+CHECK: list[Part] = [Label("start"), bytes.fromhex("493b6610"), To(b"\x76", "grow")]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([Label("start"), TEST, To(JE, "start"), b"\xc3"], "which isn't the check of its stack"),
+        ([Label("start"), TEST, To(JE, "grow"), PUSH, POP, b"\xc3", Label("grow"), To(b"\xeb", "start")], "isn't the check"),
+        ([Label("start"), TEST, To(JE, "grow"), b"\xc3", *grow(X86)], "the check of its stack isn't known"),
+        ([*CHECK, PUSH, POP, b"\xc3", Label("grow"), To(CALL, "other", 4), To(b"\xeb", "start")], "isn't the check"),
+        ([Label("start"), MOV_RAX, *CHECK[1:], PUSH, POP, b"\xc3", *grow(X86)], "its arguments change"),
+        ([b"\xc3"], "no instruction at its entry"),
+        ([b"\xcc"], "no instruction at its entry"),
+        ([PUSH, POP, To(b"\xe9", "other", 4)], "leaves for"),
+        ([PUSH, TEST, To(b"\x0f\x84", "other", 4), POP, b"\xc3"], "leaves for"),
+        ([PUSH, POP, bytes.fromhex("ffe0")], "can't be followed"),
+        ([PUSH, To(CALL, "runtime.panicIndex", 4), b"\x90"], "never returns"),
+        ([PUSH, Label("on"), To(b"\xeb", "on")], "never returns"),
+        ([PUSH, b"\xc3"], "doesn't balance"),
+        ([PUSH, POP, b"\x06"], "can't be decoded"),
+        ([PUSH, POP, To(b"\xeb", "on"), b"\xc3", Label("on"), b"\xc3"], "nothing is known to lead to its return"),
+        ([PUSH, POP, TEST, To(b"\x74", "start"), b"\xc3"], "isn't the check of its stack"),
+        (
+            [PUSH, *[TEST, To(JE, "out")] * 4, Label("out"), POP, *[TEST, To(JE, "a"), b"\xc3", Label("a")] * 300, b"\xc3"],
+            "ways out",
+        ),
+    ],
+)
+def test_functions_of_another_shape_are_refused(parts: Sequence[Part], reason: str) -> None:
+    body: list[Part] = [part if part != To(b"\x74", "start") else To(JE, "begin") for part in parts]
+    found = planned(Code("f", [Label("begin"), *_with_own_labels(body)], [(1 << 14, 0)]))
+    assert reason in found.obstacle
+    assert (found.entry, found.exits, found.calls) == (None, (), ())
+    assert not found.obstacle.endswith(".")
+
+
+def _with_own_labels(parts: Sequence[Part]) -> list[Part]:
+    """The same, each jump to "a" to the next label of that name."""
+    made: list[Part] = []
+    number = 0
+    for part in parts:
+        if part == Label("a"):
+            made.append(Label(f"a{number}"))
+            number += 1
+        else:
+            made.append(To(part.opcode, f"a{number}", part.size) if isinstance(part, To) and part.target == "a" else part)
+    return made
+
+
+def test_a_table_of_stack_depths_that_disagrees_refuses_the_function() -> None:
+    good = checked("f", X86)
+    for depths in ([(6, 0), (1 << 10, 8)], [(1 << 10, 16)], [(3, 0)]):
+        assert "its table of stack depths" in planned(replace(good, depths=depths)).obstacle
+
+
+def test_what_follows_a_recovered_panic_leaves_by_its_own_return() -> None:
+    """Nothing in the code leads there: the function's record names the place."""
+    body: list[Part] = [PUSH, bytes.fromhex("4883ec10"), b"\x90", bytes.fromhex("4883c410"), POP, b"\xc3"]
+    recovered: list[Part] = [To(CALL, "other", 4), bytes.fromhex("4883c410"), POP, b"\xc3"]
+    depths = [(1, 0), (5, 8), (10, 24), (11, 8), (12, 0), (21, 24), (22, 8), (30, 0)]
+    found = planned(Code("f", [*body, *recovered], depths, recovery=12))
+    assert found.exits == (11, 22)
+    assert "nothing is known to lead" in planned(Code("f", [*body, *recovered], depths)).obstacle
+    wrong = [(1, 0), (5, 8), (10, 24), (11, 8), (12, 0), (21, 32), (22, 8), (30, 0)]
+    assert "doesn't balance at its return" in planned(Code("f", [*body, *recovered], wrong, recovery=12)).obstacle
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_waits_are_seen_at_the_call_and_the_branch_behind_it(machine: str) -> None:
+    code = waiting(machine)
+    found = planned(code, machine, Shape.CALL, "runtime.netpollblock")
+    (call,) = found.calls
+    assert call.call < call.branch <= call.call + 8
+    assert "doesn't call" in planned(code, machine, Shape.CALL, "other").obstacle
+    assert "no functions called" in planned(code, machine, Shape.CALL, "missing").obstacle
+    straight = checked("f", machine, [NOP[machine]])
+    assert "doesn't call" in planned(straight, machine, Shape.CALL, "runtime.netpollblock").obstacle
+
+
+def test_a_wait_without_a_branch_at_once_is_refused() -> None:
+    for body in (
+        [To(CALL, "other", 4), b"\x90"],
+        [To(CALL, "other", 4), To(CALL, "runtime.netpollblock", 4), TEST, To(JE, "early")],
+    ):
+        found = planned(checked("f", X86, body), X86, Shape.CALL, "other")
+        assert "no branch comes first" in found.obstacle
+
+
+def test_only_the_entry_of_a_function_that_may_not_return() -> None:
+    code = Code("f", [PUSH, To(CALL, "runtime.panicIndex", 4), b"\x90"], [(1, 0), (20, 8)])
+    assert entry_of(planned(code, shape=Shape.ENTRY)) == (0, False, Cost.EMULATED)
+    assert "never returns" in planned(code).obstacle
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_program_is_planned_as_a_whole(layout: int, machine: str) -> None:
+    read = Program(Image("made", Source.of(program(layout, machine, pie=True).data(), "/srv/app"), ()))
+    plans = {found.traced.name: found for found in plan(read)}
+    assert plans[HANDSHAKE].entry is not None
+    assert len(plans[HANDSHAKE].exits) == 2
+    assert plans["crypto/tls.(*Conn).Close"].obstacle == "the file doesn't have it"
+    assert len(plans["internal/poll.runtime_pollWait"].calls) == 1
+    assert plans["runtime.gopanic"].entry is not None
+    minor = read.build_info.minor
+    assert minor is not None
+    assert all(found.traced.exists_in(minor) for found in plans.values())
+
+
+def test_of_two_functions_of_a_name_neither_is_planned() -> None:
+    made = replace(program(), functions=[leaf("f", X86), leaf("f", X86), checked("host", X86, inlined=("f",))])
+    read = Program(Image("made", Source.of(made.data(), "/srv/app"), ()))
+    (found,) = plan_functions(read, [TracedFunction("f", Purpose.READ)])
+    assert found.obstacle == "the file has 2 functions of this name"
+    assert found.inlined_into == ("host",)
