@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz import code_invariants, code_seeds, edits, host_invariants, invariants, seeds, text_invariants, text_seeds
+from tests.fuzz import (
+    code_invariants,
+    code_seeds,
+    edits,
+    go_invariants,
+    host_invariants,
+    invariants,
+    seeds,
+    text_invariants,
+    text_seeds,
+)
 
 Check = Callable[[bytes], None]
 
@@ -69,6 +79,7 @@ TARGETS = {
     "kept-values": Target(_kept_values, 5_000, 256, seeds.TOOLS),
     "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),
     "code-aarch64": Target(partial(_code, "aarch64"), 500, code_invariants.ROOM, ("clang",)),
+    "go": Target(partial(_of, go_invariants.check_program, go_invariants.programs), 1_000),
     "recording": Target(partial(_of, text_invariants.check_recording, text_seeds.recordings), 15_000),
     "report": Target(partial(_of, text_invariants.check_report, text_seeds.recordings), 12_000),
     "recording-values": Target(_recorded_values, 2_000, 256),

@@ -7,6 +7,7 @@ that its record names, which nothing in its code leads to. Where the stack point
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -49,12 +50,14 @@ class Depths:
     its instructions; and where it goes on after a recovered panic, None where it doesn't."""
 
     def __init__(self, function: Function, values: Sequence[tuple[int, int]], recovery: int) -> None:
-        self._start, self._values = function.address, values
+        self._start = function.address
+        self._ends, self._values = [end for end, _ in values], [value for _, value in values]
         self.recovery = function.address + recovery if 0 < recovery < function.size else None
 
     def at(self, address: int) -> int | None:
         """The depth before the instruction at `address`; None where the table doesn't say."""
-        return next((value for end, value in self._values if address - self._start < end), None)
+        index = bisect_right(self._ends, address - self._start)
+        return self._values[index] if index < len(self._values) else None
 
 
 class _Builder:

@@ -28,7 +28,7 @@ _QUANTUM = {"x86-64": 1, "aarch64": 4}
 # GOFIPS140 builds with a version of the module of cryptography, whose packages then have that version in their paths.
 _MODULE = "crypto/internal/fips140/"
 _VERSIONED, _NO_PREFIX = re.compile(rb"crypto/internal/fips140/(?:v[0-9][^/]*/)?"), re.compile(b"")
-_LONGEST_PREFIX, _MOST_OFFSETS = 128, 64
+_LONGEST_PREFIX, _MOST_PLACES = 128, 4096  # of a name, at the ends of others
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ class Functions:
         prefix = _VERSIONED if name.startswith(_MODULE) else _NO_PREFIX
         offsets: list[int] = []
         at = self.names.find(text)
-        while at >= 0 and len(offsets) < _MOST_OFFSETS:
+        for _ in range(_MOST_PLACES):
+            if at < 0:
+                break
             begin = self.names.rfind(b"\0", max(0, at - _LONGEST_PREFIX), at) + 1
             if (begin or at < _LONGEST_PREFIX) and prefix.fullmatch(self.names, begin, at):
                 offsets.append(begin)

@@ -20,6 +20,7 @@ from ssllatency.stacks.go.module_data import ModuleData
 _TREE_INDEX, _TREE = 2, 3  # of a function's tables of pc values, and of its data
 _CALL, _OLD_CALL = (16, 4), (20, 12)  # the size of an inlined call in a tree, and where the offset of its name is
 _MOST_CALLS = 1 << 16  # in one tree
+_MOST_PLACES, _MOST_SHARING = 1 << 14, 64  # of a function's name, of which few are in trees; of functions with one tree
 
 
 class Inlining:
@@ -28,6 +29,7 @@ class Inlining:
     def __init__(self, data: Data, module: ModuleData, functions: Functions) -> None:
         self._data, self._functions = data, functions
         self._start = module.function_data
+        self._counts: dict[int, int] = {}
         self._size, self._name = _OLD_CALL if module.old_records else _CALL
 
     @cached_property
@@ -50,11 +52,14 @@ class Inlining:
         """The numbers of the functions that have an inlined call of the function whose name is at this offset."""
         starts, pattern = self._sorted, struct.pack("<I", name_offset)
         at = self._bytes.find(pattern)
-        while at >= 0:
+        for _ in range(_MOST_PLACES):
+            if at < 0:
+                return
             tree = starts[bisect_right(starts, at - self._name) - 1] if starts and starts[0] <= at - self._name else at
             call, remainder = divmod(at - self._name - tree, self._size)
             if not remainder and call < _MOST_CALLS:
-                yield from (number for number in self._trees.get(tree, ()) if call < self._calls(number))
+                sharing = self._trees.get(tree, [])[:_MOST_SHARING]
+                yield from (number for number in sharing if call < self._calls(number))
             at = self._bytes.find(pattern, at + 1)
 
     @cached_property
@@ -63,6 +68,11 @@ class Inlining:
 
     def _calls(self, number: int) -> int:
         """How many inlined calls the function of this number has."""
+        if number not in self._counts:
+            self._counts[number] = self._counted(number)
+        return self._counts[number]
+
+    def _counted(self, number: int) -> int:
         tables = self._functions.record(self._functions.numbered(number)).pc_tables
         values = self._functions.pc_values(tables[_TREE_INDEX]) if len(tables) > _TREE_INDEX else ()
         return 1 + max((value for _, value in values), default=-1)

@@ -9,19 +9,21 @@ Layouts: runtime/symtab.go of Go 1.18 to 1.27.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from ssllatency.elf.source import MAX_READ
 from ssllatency.stacks.go.data import Data
 
-MAX_FUNCTIONS = 1 << 22
+MAX_FUNCTIONS, MAX_TYPES = 1 << 21, 128 << 20  # the latter in bytes
 _MAGIC_END = {
     "x86-64": b"\xff\xff\xff\0\0\x01\x08",
     "aarch64": b"\xff\xff\xff\0\0\x04\x08",
 }  # with the quantum and 8 bytes a word
 _OF_1_18, _OF_1_20 = 0xF0, 0xF1  # the first byte of the magic number
 _OLDER = (0xFA, 0xFB)
-_MOST_HEADERS = 64
+_MOST_HEADERS = 16
 _NAMES, _PC_TABLE, _FUNCTIONS = 32, 56, 64  # in the header: the offsets of the tables of names, pc values and functions
 _TEXT_START = 24  # 0 since Go 1.26
 # In the module data: slices (address, length, capacity) and addresses.
@@ -75,18 +77,22 @@ class ModuleData:
 
 def module_data(data: Data) -> ModuleData:
     """The tables of the image. ElfError where there are none, or none that are understood."""
-    older = False
-    for number, end in enumerate(data.find(_MAGIC_END[data.image.machine])):
-        if number == _MOST_HEADERS:
-            break
-        header, first = end - 1, data.read_up_to(end - 1, 1) if end else b""
-        older |= bool(first) and first[0] in _OLDER and header % 8 == 0
-        layouts = _LAYOUTS.get(first[0], ()) if first and header % 8 == 0 else ()
+    headers = list(islice(_headers(data), _MOST_HEADERS))
+    for header, version in headers:
+        layouts = _LAYOUTS.get(version, ())
         if layouts and (module := _module(data, header, layouts)):
             return _read(data, header, module, layouts)
-    if older:
+    if any(version in _OLDER for _, version in headers):
         raise data.error("was built by a Go that is older than 1.18")
     raise data.error("has no table of functions as Go 1.18 to 1.27 write it: it isn't of Go, is garbled, or of a newer Go")
+
+
+def _headers(data: Data) -> Iterator[tuple[int, int]]:
+    """(address, first byte) of what begins as a header of a table of functions."""
+    for rest in data.find(_MAGIC_END[data.image.machine]):
+        first = data.read_up_to(rest - 1, 1)
+        if rest % 8 == 1 and first and (first[0] in _LAYOUTS or first[0] in _OLDER):
+            yield rest - 1, first[0]
 
 
 def _module(data: Data, header: int, layouts: tuple[_Layout, ...]) -> int:
@@ -140,7 +146,7 @@ def _fits(data: Data, module: int, layout: _Layout) -> bool:
     """Whether this layout is the right one: the types end behind their beginning, both in the file, and the first section of
     the text is where the text is."""
     types, end = data.pointer(module + layout.types), data.pointer(module + layout.end_of_types)
-    there = 0 < types < end <= types + MAX_READ and data.has(types, end - types)
+    there = 0 < types < end <= types + MAX_TYPES and data.has(types, end - types)
     sections = data.pointer(module + layout.text_sections)
     known = there and sections and data.pointer(sections + _SECTION_BASE) == data.pointer(module + _TEXT)
     return bool(known and data.pointer(module + layout.function_data))

@@ -20,6 +20,8 @@ from ssllatency.stacks.go.traced_functions import Shape, TracedFunction, functio
 # What grows a stack: runtime.morestack, .morestack_noctxt and .morestackc.
 _GROWS = ("runtime.morestack", "runtime.morestack_noctxt", "runtime.morestackc")
 
+_LARGEST = 1 << 20  # bytes of a function
+
 
 @dataclass(frozen=True)
 class FunctionPlan:
@@ -62,6 +64,8 @@ class Planner:
     def _sites(
         self, traced: TracedFunction, function: Function
     ) -> tuple[EntrySite | None, tuple[int, ...], tuple[CallSite, ...]]:
+        if function.size > _LARGEST:
+            raise Unplannable("it is too large to be followed")
         graph = self._bodies.graph(function)
         code = self._program.image.code(function.address, function.size)
         machine = self._program.image.machine

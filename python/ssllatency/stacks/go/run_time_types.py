@@ -18,7 +18,8 @@ from ssllatency.stacks.go.data import Data, varint
 from ssllatency.stacks.go.module_data import ModuleData
 
 MOST_FIELDS, MOST_ITABS = 1000, 16384
-_MOST_NAMES, _LONGEST_NAME = 256, 127  # places of one name; bytes of a name whose length takes one byte
+_MOST_NAMES, _MOST_USERS = 32, 4096  # places of one name; and of numbers that are its offset, of which few are in descriptors
+_LONGEST_NAME = 127  # bytes: the length takes one byte
 # In a type's descriptor: flags, kind, and the offset of its name.
 _FLAGS, _KIND, _NAME, _DESCRIPTOR = 20, 23, 40, 48
 _KIND_MASK, _UNCOMMON, _EXTRA_STAR = 31, 1, 2
@@ -77,8 +78,8 @@ class Types:
         """Where descriptors begin that have this name, in the bytes of types."""
         encoded = text.encode()
         pattern = bytes((len(encoded),)) + encoded if len(encoded) <= _LONGEST_NAME else b""
-        for place in _places(self._bytes, pattern):
-            for at in _places(self._bytes, struct.pack("<I", place - 1) if place else b""):
+        for place in _places(self._bytes, pattern, _MOST_NAMES):
+            for at in _places(self._bytes, struct.pack("<I", place - 1) if place else b"", _MOST_USERS):
                 if at >= _NAME and (at - _NAME) % 8 == 0 and at - _NAME + _DESCRIPTOR <= len(self._bytes):
                     yield at - _NAME
 
@@ -160,10 +161,10 @@ class Types:
         return {name: itab for name, itab in itabs.items() if name not in twice}
 
 
-def _places(data: bytes, pattern: bytes) -> Iterator[int]:
-    """Where the pattern is, _MOST_NAMES places at most."""
+def _places(data: bytes, pattern: bytes, most: int) -> Iterator[int]:
+    """Where the pattern is, `most` places at most."""
     at = data.find(pattern) if pattern else -1
-    for _ in range(_MOST_NAMES):
+    for _ in range(most):
         if at < 0:
             return
         yield at
