@@ -155,7 +155,13 @@ class Host:
         made = interval_of(self._number, shakes, series, self.name)
         queues = (AcceptQueue(443, "::", 511, 30 if self.troubled else 0),)
         handshakes = replace(
-            handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1, quotas=True, accept_queues=queues
+            handshakes_of(shakes, BY),
+            offload=self._offload(),
+            in_flight=5,
+            partial=1,
+            quotas=True,
+            accept_queues=queues,
+            overflows_untold=2,
         )
         return replace(
             made,

@@ -94,5 +94,6 @@ def _calls() -> list[Any]:
             " handshake includes that.",
             A_SECOND,
             (rate("ssllatency_accept_queue_overflows_total", HOSTS, "instance"), "{{instance}}"),
+            (rate("ssllatency_accept_queue_untold_total", HOSTS, "instance"), "{{instance}}, perhaps others'"),
         ),
     ]

@@ -131,6 +131,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         unknown_labels={label: why for part in reversed(parts) for label, why in part.unknown_labels.items()},
         offload=offload_arithmetic.merge(*(part.offload for part in parts)),
         accept_queues=_queues_sum([part.accept_queues for part in parts if part.accept_queues is not None]),
+        overflows_untold=sum(part.overflows_untold for part in parts),
     )
 
 
@@ -157,6 +158,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             offload=offload_arithmetic.difference(later.offload, earlier.offload),
             by_process={},
             accept_queues=_queues_since(later.accept_queues, earlier.accept_queues),
+            overflows_untold=max(0, later.overflows_untold - earlier.overflows_untold),
         )
     except ValueError:
         raise SsllatencyError(

@@ -458,7 +458,7 @@ class Handshakes:
     by older versions. `exact_share`: which part of its processor time whoever pays
     most would pay if the phases were watched all the time; None where they were, or that isn't known. `unknown_labels`: the
     labels that the libraries' code doesn't show, with the reasons. `accept_queues`: those of the traced servers, None where
-    they aren't known.
+    they aren't known. `overflows_untold`: how often an accept queue was full of which it isn't known whether it was theirs.
     """
 
     groups: tuple[Group, ...]
@@ -483,6 +483,7 @@ class Handshakes:
     offload: Offload | None = None
     by_process: Mapping[int, Tallies] = field(default_factory=dict)
     accept_queues: tuple[AcceptQueue, ...] | None = None
+    overflows_untold: int = 0
 
     @property
     def overflows(self) -> int:

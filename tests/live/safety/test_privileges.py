@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.deploy import rights
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import PROGRAM, Trace, count
+from tests.live.following.test_follow import TraceHandshakes
 from tests.live.following.test_targets import LIBRARIES, TIMES, assert_exact, copies, nginx_with, replace
 from tests.live.servers.nginx import Nginx
 from tests.live.servers.roots import nginx_of
@@ -26,6 +29,25 @@ __all__ = ["copies"]
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
+# Finds its own queue full as often as it is told, and starts somebody who isn't traced and listens as well.
+FULL = """
+import socket, ssl, subprocess, sys
+listening = socket.create_server(("127.0.0.1", 4433), backlog=1)
+kept = [socket.create_connection(("127.0.0.1", 4433)) for _ in range(2)]
+other = None
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "other\\n":
+        wait = "import socket, sys; kept = socket.create_server(('', 9090)); print('there', flush=True); sys.stdin.read()"
+        other = subprocess.Popen([sys.executable, "-c", wait], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        other.stdout.readline()
+    else:
+        for _ in range(int(line)):
+            with socket.socket() as client:
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", 4433))
+    print("done", flush=True)
+"""
 NOBODY = "65533"  # a user whom no server runs as
 THREE = ("bpf", "perfmon", "sys_ptrace")
 ALL = (*THREE, "checkpoint_restore", "dac_read_search")
@@ -74,6 +96,32 @@ def test_three_capabilities_trace_a_container(certificates: Path, home: Path) ->
     ):
         exchanges = Client(port, TLS_1_3).connect_times(TIMES)
     assert_exact(trace.document, exchanges)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_accept_queues_in_other_network_namespaces_with_what_the_unit_has(home: Path, others: bool) -> None:
+    """Which may not enter them: the sum is known, and whose it is as long as nobody else listens there."""
+    server = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$0" -c "$1"', sys.executable, FULL]
+    with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        said = iter(process.stdout)
+        assert next(said) == "ready\n"
+
+        def ask(words: str) -> None:
+            print(words, file=process.stdin, flush=True)
+            assert next(said) == "done\n"
+
+        if others:
+            ask("other")
+        ask("3")
+        prefix = dropped(home, *rights.of_unit())
+        with TraceHandshakes(process.pid, prefix=prefix) as trace:
+            ask("5")
+        process.stdin.close()
+    handshakes = trace.document["handshakes"]
+    assert handshakes["accept_queues"] == [{"port": 4433, "address": "127.0.0.1", "overflows": 0 if others else 5}]
+    assert handshakes["overflows_untold"] == (5 if others else 0)
 
 
 def test_two_more_trace_libraries_that_are_gone(certificates: Path, home: Path, copies: Path) -> None:

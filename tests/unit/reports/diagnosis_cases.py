@@ -173,6 +173,11 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     ),
     (
         queue.accept_queue_full,
+        lambda side: replace(measured(401 - side, rest=0.2), accept_queues=(AcceptQueue(443, "0.0.0.0", None, 1),)),
+        "The accept queue of 0.0.0.0:443 was full 1 time when a connection came: its client",
+    ),
+    (
+        queue.accept_queue_full,
         lambda side: replace(
             measured(100, rest=0.2),
             accept_queues=(AcceptQueue(80, "::", 128, 4 * side), AcceptQueue(443, "::", 511, 1030 * side)),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from ssllatency.accept_queue import AcceptQueue
+from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.base import Request
 from ssllatency.model.handshakes import Label, PeerPrefix
 from ssllatency.probes.handshake.plan import HandshakePlan
@@ -47,4 +47,4 @@ class HandshakeRequest:
     in_flight: int = 131072
     blocking: bool = False
     peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
-    accept_queues: Callable[[Collection[int]], tuple[AcceptQueue, ...] | None] | None = None
+    accept_queues: Callable[[Collection[int]], AcceptQueueReading] | None = None

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.accept_queue import AcceptQueue
+from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Sites, site
 from ssllatency.engines.base import AttachError, TracedImage
@@ -364,6 +364,7 @@ class HandshakeSession:
         self._dropped = max(self._dropped, created - len(running) - self._in_flight.cut_off - counters.ended)
         by_process = collect.tallies(self._causes.items(), self._keys.items(), self._mix.items(), names)
         tallies = collect.in_order(add_tallies(by_process.values()))
+        accept_queues = self._accept_queues()
         return Handshakes(
             groups=self._groups(interval),
             causes=tallies.causes,
@@ -386,13 +387,16 @@ class HandshakeSession:
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
             by_process=by_process if Label.PROCESS in by else {},
-            accept_queues=self._accept_queues(),
+            accept_queues=accept_queues.queues,
+            overflows_untold=accept_queues.untold,
         )
 
-    def _accept_queues(self) -> tuple[AcceptQueue, ...] | None:
+    def _accept_queues(self) -> AcceptQueueReading:
         """Those of the traced processes, where handshakes of servers are measured."""
         read, role = self._request.accept_queues, Role(self._request.base.role)
-        return read({target.pid for target in self.attachment.all_targets()}) if read and role is not Role.CLIENT else None
+        if read is None or role is Role.CLIENT:
+            return AcceptQueueReading(None)
+        return read({target.pid for target in self.attachment.all_targets()})
 
     def _name_of(self, pid: int) -> str:
         """The name that the programs have kept of a process with a row of its own."""

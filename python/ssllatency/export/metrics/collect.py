@@ -169,6 +169,7 @@ def of_host(snapshot: Snapshot) -> Iterator[Found]:
 def _of_handshakes(handshakes: Handshakes) -> Iterator[Found]:
     if handshakes.accept_queues is not None:
         yield "ssllatency.accept_queue.overflows", (), handshakes.overflows
+        yield "ssllatency.accept_queue.untold", (), handshakes.overflows_untold
     yield "ssllatency.handshake.in_flight", (), handshakes.in_flight
     for kind in ("dropped", "unattributed", "unsplit", "slept", "partial"):
         yield "ssllatency.losses", labels({names.KIND: f"handshakes_{kind}"}), getattr(handshakes, kind)

@@ -109,6 +109,8 @@ FAMILIES = (
            (CURVE,), True),
     Family("ssllatency.accept_queue.overflows", C, "{connection}",
            "How often a connection found an accept queue of the traced servers full; its client tries again later."),
+    Family("ssllatency.accept_queue.untold", C, "{connection}",
+           "How often an accept queue was full of which it isn't known whether it was one of the traced servers'."),
     Family("ssllatency.handshake.in_flight", G, "{handshake}", "Handshakes that have begun and not ended."),
     Family("ssllatency.private_key.operations", C, "{operation}", "Private-key operations of successful handshakes.",
            (OPERATION, KEY), True),

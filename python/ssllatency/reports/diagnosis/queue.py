@@ -89,10 +89,10 @@ def accept_queue_full(case: Case) -> Evidence | None:
         return None
     weight = ratio(again_ns, case.wait_ns) if case.wait_ns else 1.0  # beside shares of what clients wait otherwise
     worst = max(case.handshakes.accept_queues or (), key=lambda queue: queue.overflows)
-    one = f"{place(worst)}, which holds {worst.limit}"
+    one = place(worst) if worst.limit is None else f"{place(worst)}, which holds {worst.limit}"
     times = counted(overflows, "time")
     if worst.overflows == overflows:
-        what = f"The accept queue of {one}, was full {times} when a connection came"
+        what = f"The accept queue of {one}{'' if worst.limit is None else ','} was full {times} when a connection came"
     else:
         what = f"Accept queues were full {times} when a connection came, {worst.overflows} times that of {one}"
     return Evidence(f"{what}: its client tries again 0.2 s or more later, and no time above includes that", weight)

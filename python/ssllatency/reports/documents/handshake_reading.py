@@ -62,6 +62,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
         offload=read_offload(offload) if offload else None,
         accept_queues=queues.rows(_read_accept_queue, "port and address") if queues else None,
+        overflows_untold=_added(handshakes, "overflows_untold"),
     )
 
 
@@ -179,7 +180,8 @@ def _read_key(use: Field) -> tuple[object, KeyUse]:
 
 def _read_accept_queue(queue: Field) -> tuple[object, AcceptQueue]:
     place = queue.get("port").whole(), queue.get("address").text()
-    return place, AcceptQueue(*place, queue.get("limit").whole(), queue.get("overflows").whole())
+    limit = queue.optional("limit")
+    return place, AcceptQueue(*place, limit.whole() if limit else None, queue.get("overflows").whole())
 
 
 def _read_single(single: Field) -> Single:

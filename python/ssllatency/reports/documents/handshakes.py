@@ -46,8 +46,10 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
 
 def _accept_queues(handshakes: Handshakes) -> dict[str, object]:
     """Nothing where they aren't known."""
-    queues = handshakes.accept_queues
-    return {} if queues is None else {"accept_queues": [asdict(queue) for queue in queues]}
+    if handshakes.accept_queues is None:
+        return {}
+    queues = [{name: value for name, value in asdict(queue).items() if value is not None} for queue in handshakes.accept_queues]
+    return {"accept_queues": queues, "overflows_untold": handshakes.overflows_untold}
 
 
 def _cause(cause: Cause) -> dict[str, object]:

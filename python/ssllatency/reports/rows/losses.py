@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
-from ssllatency.reports.words.accept_queues import overflows_sentence
+from ssllatency.reports.words.accept_queues import overflows_sentence, untold_sentence
 from ssllatency.reports.words.units import counted
 
 
@@ -66,8 +66,12 @@ def notes(snapshot: Snapshot) -> list[str]:
     what the engine has to say."""
     number = snapshot.handshakes.partial if snapshot.handshakes else 0
     partial = [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
-    full = overflows_sentence(snapshot.handshakes.accept_queues) if snapshot.handshakes else ""
-    return [*partial, *([full] if full else []), *snapshot.notes]
+    return [*partial, *(_full_queues(snapshot.handshakes) if snapshot.handshakes else []), *snapshot.notes]
+
+
+def _full_queues(handshakes: Handshakes) -> list[str]:
+    sentences = overflows_sentence(handshakes.accept_queues), untold_sentence(handshakes.overflows_untold)
+    return [sentence for sentence in sentences if sentence]
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from ssllatency.accept_queue import AcceptQueue
+from ssllatency.accept_queue import TOGETHER, AcceptQueue
 from ssllatency.reports.words.units import counted
 
 _MOST = 5  # are named
 
 
 def place(queue: AcceptQueue) -> str:
-    """Where it is: "127.0.0.1:443", "[::]:443"; sockets that are closed have no place."""
+    """Where it is: "127.0.0.1:443", "[::]:443"; sockets that are closed, or aren't told apart, have no place."""
+    if queue.place == TOGETHER:
+        return "one of several sockets in a network namespace"
     if not queue.address:
         return "closed sockets"
     host = f"[{queue.address}]" if ":" in queue.address else queue.address
@@ -20,7 +22,17 @@ def place(queue: AcceptQueue) -> str:
 def overflows_sentence(queues: tuple[AcceptQueue, ...] | None) -> str:
     """Which queues connections found full, and how often; "" where none was, or it isn't known."""
     full = sorted((queue for queue in queues or () if queue.overflows), key=lambda queue: -queue.overflows)
-    each = [f"{place(queue)} (holds {queue.limit}) {counted(queue.overflows, 'time')}" for queue in full[:_MOST]]
+    each = [f"{place(queue)}{_limit(queue)} {counted(queue.overflows, 'time')}" for queue in full[:_MOST]]
     if len(full) > _MOST:
         each.append(f"{counted(len(full) - _MOST, 'other')} {counted(sum(queue.overflows for queue in full[_MOST:]), 'time')}")
     return f"Accept queues that were full when a connection came: {', '.join(each)}." if each else ""
+
+
+def untold_sentence(untold: int) -> str:
+    """How often queues were full of which it isn't known whose they were; "" where that is known of all."""
+    times = f"Accept queues were full {counted(untold, 'more time')} when a connection came"
+    return f"{times}; whether they were the traced processes' takes more privileges to know." if untold else ""
+
+
+def _limit(queue: AcceptQueue) -> str:
+    return "" if queue.limit is None else f" (holds {queue.limit})"

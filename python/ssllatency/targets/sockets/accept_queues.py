@@ -20,21 +20,22 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from ssllatency.accept_queue import CLOSED, AcceptQueue, Place, summed
+from ssllatency.accept_queue import CLOSED, AcceptQueue, AcceptQueueReading, Place, summed
 from ssllatency.targets.processes import PROC
-from ssllatency.targets.sockets.listening import inodes_of
+from ssllatency.targets.sockets.listening import inodes_of, whole_table
+from ssllatency.targets.sockets.namespace_total import ASK_AGAIN_S, MOST_DESCRIPTORS, NamespaceTotal
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listen_overflows, listening_sockets
 
 _MOST = 4096  # addresses with drops: those of more, once nobody listens there, are told together
-_MOST_DESCRIPTORS = 1024  # of a process: servers open the sockets on which they listen first
-_ASK_AGAIN_S = 10.0  # a process whether it holds one of the sockets that have come
+_MOST_IN_TABLE = 4096  # sockets of a family in a namespace that isn't entered
 
 
 @dataclass
 class _Namespace:
     """A network namespace. `first`: its ListenOverflows when it was first looked at. `seen`: the drops of each socket by its
     cookie. `told`: the overflows by place; `left`: drops of the last reading that weren't told, as ListenOverflows may have
-    been read a moment before them."""
+    been read a moment before them. `untold`: overflows of which it isn't known whether they are the processes', as the
+    descriptors of some, `hidden`, may not be read."""
 
     first: int
     is_new: bool = True
@@ -45,6 +46,8 @@ class _Namespace:
     told: Counter[Place] = field(default_factory=Counter)
     left: Counter[Place] = field(default_factory=Counter)
     limits: dict[Place, int] = field(default_factory=dict)
+    untold: int = 0
+    hidden: set[int] = field(default_factory=set)
 
     def take(self, sockets: Collection[ListeningSocket], overflows: int, pids: Collection[int], proc: Path) -> None:
         """The next reading."""
@@ -58,6 +61,8 @@ class _Namespace:
                 before = self.seen.get(one.cookie, one.drops if self.is_new else 0)
                 drops[one.port, one.address] += (one.drops - before) % 2**32
         self._tell(drops, overflows - self.first)
+        if self.hidden:
+            self.untold = max(self.untold, overflows - self.first - self.told.total())
         # Those whose owners are asked for later count from their beginning then.
         self.seen = {one.cookie: one.drops for one in sockets if one.cookie not in fresh or one.cookie in self.owned}
         self.is_new = False
@@ -81,14 +86,19 @@ class _Namespace:
         """Finds out which of the sockets are the processes'; whether all were asked. Each is asked when it comes, and `again`
         only now and then, as others may open sockets all the time."""
         now = time.monotonic()
-        if again and now >= self.asked_s + _ASK_AGAIN_S:
+        if again and now >= self.asked_s + ASK_AGAIN_S:
             self.asked.clear()
             self.asked_s = now
         inodes, all_asked = set[str](), not again or not self.asked
         for pid in set(pids) - self.asked:
             with suppress(OSError):
-                inodes |= inodes_of(pid, _MOST_DESCRIPTORS, proc)
+                try:
+                    inodes |= inodes_of(pid, MOST_DESCRIPTORS, proc)
+                    self.hidden.discard(pid)
+                except PermissionError:
+                    self.hidden.add(pid)
         self.asked = set(pids)
+        self.hidden &= self.asked
         self.owned |= {one.cookie for one in sockets if one.inode in inodes}
         return all_asked
 
@@ -97,7 +107,7 @@ class _Namespace:
         """What is known of it by now."""
         for port, address in self.limits.keys() | self.told.keys():
             place = port, address
-            yield AcceptQueue(port, address, self.limits.get(place, 0), self.told[place])
+            yield AcceptQueue(port, address, self.limits.get(place), self.told[place])
 
 
 class AcceptQueues:
@@ -106,41 +116,66 @@ class AcceptQueues:
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
         self._home = self._namespace_of("self")
-        self._namespaces: dict[str, _Namespace] = {}
+        self._namespaces: dict[str, _Namespace | NamespaceTotal] = {}
         self._is_told = False  # by the kernel, of any namespace
         self._gone: tuple[AcceptQueue, ...] = ()  # of namespaces in which no process is traced any more
+        self._untold = 0  # of these
 
-    def read(self, pids: Collection[int]) -> tuple[AcceptQueue, ...] | None:
+    def read(self, pids: Collection[int]) -> AcceptQueueReading:
         """Those of these processes and of all that were asked for before, ascending by port and address, with what occurred
-        since the first reading. None where the kernel doesn't tell of one of them, so that no number is taken for that of
-        all."""
+        since the first reading."""
         by_namespace: dict[str, list[int]] = {}
         for pid in pids:
             with suppress(OSError):
                 by_namespace.setdefault(self._namespace_of(str(pid)), []).append(pid)
         known = [self._read(name, members) for name, members in by_namespace.items()]  # each, even after one that isn't
         for name in self._namespaces.keys() - by_namespace.keys():
-            self._gone = summed((*self._gone, *self._namespaces.pop(name).queues), _MOST)
+            gone = self._namespaces.pop(name)
+            self._gone = summed((*self._gone, *gone.queues), _MOST)
+            self._untold += gone.untold
         if not all(known) or not self._is_told:
-            return None
+            return AcceptQueueReading(None)
         present = chain.from_iterable(namespace.queues for namespace in self._namespaces.values())
-        return summed((*self._gone, *present), _MOST)
+        untold = self._untold + sum(namespace.untold for namespace in self._namespaces.values())
+        return AcceptQueueReading(summed((*self._gone, *present), _MOST), untold)
 
     def _read(self, name: str, pids: Collection[int]) -> bool:
         """Takes the next reading of a namespace, by whichever of its processes is still there; whether the kernel tells."""
         for pid in pids:
-            folder = self._proc / str(pid)
+            folder = self._proc / ("self" if name == self._home else str(pid))
             try:
-                first = listen_overflows(folder)
-                sockets = listening_sockets(None if name == self._home else folder / "ns" / "net")
-                overflows = listen_overflows(folder)
+                if not self._take(name, folder, pids):
+                    continue
             except OSError:
                 if folder.exists():
                     return False
                 continue
-            self._namespaces.setdefault(name, _Namespace(first)).take(sockets, overflows, pids, self._proc)
             self._is_told = True
             return True
+        return True
+
+    def _take(self, name: str, folder: Path, pids: Collection[int]) -> bool:
+        """Takes it by this process; whether that was in the namespace all the time, as it may enter another meanwhile."""
+        first = listen_overflows(folder)
+        namespace = self._namespaces.get(name)
+        sockets: Collection[ListeningSocket] = ()
+        if not isinstance(namespace, NamespaceTotal):
+            try:
+                sockets = listening_sockets(None if name == self._home else folder / "ns" / "net")
+            except OSError:
+                if namespace or not folder.exists():
+                    raise
+                namespace = NamespaceTotal(first)
+        table = whole_table(folder / "net", _MOST_IN_TABLE) if isinstance(namespace, NamespaceTotal) else None
+        overflows = listen_overflows(folder)
+        if self._namespace_of(folder.name) != name:
+            return False
+        if isinstance(namespace, NamespaceTotal):
+            namespace.take(table, overflows, pids, self._proc)
+        else:
+            namespace = namespace or _Namespace(first)
+            namespace.take(sockets, overflows, pids, self._proc)
+        self._namespaces[name] = namespace
         return True
 
     def _namespace_of(self, pid: str) -> str:

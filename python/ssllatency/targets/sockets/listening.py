@@ -19,6 +19,8 @@ _ALL = ("0.0.0.0", "::")
 _MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 one, RFC 4291, 2.5.5.2
 _PIECE = 1 << 16
 _AGAIN_S = 1.0
+_MOST_LINE = 1024  # characters of the table, whose lines have 150
+_NO_TABLE = "the kernel's table of sockets has another form"
 # Who holds listening sockets for others, and starts processes that have nothing to do with them.
 _HOLDERS = ("systemd", "init", "docker-proxy")
 
@@ -174,6 +176,31 @@ def _socket(descriptor: Path | str) -> str:
     except FileNotFoundError:
         return ""
     return target[8:-1] if target.startswith("socket:[") else ""
+
+
+def whole_table(folder: Path, most: int) -> dict[str, Listener] | None:
+    """The listening sockets of a network namespace by inode number, given as /proc/PID/net; None where there are more than
+    so many of a family. OSError where the table isn't there, or isn't one."""
+    listeners_by_inode: dict[str, Listener] = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            with (folder / name).open(encoding="ascii", errors="replace", buffering=_PIECE) as file:
+                file.readline(_MOST_LINE)  # the heading
+                for number, line in enumerate(iter(lambda: file.readline(_MOST_LINE), "")):
+                    fields = line.split()
+                    if len(fields) < 10:
+                        raise OSError(_NO_TABLE)
+                    if fields[3] != _LISTEN:
+                        break
+                    if number >= most:
+                        return None
+                    listeners_by_inode[fields[9]] = _listener(fields[1])
+        except FileNotFoundError:
+            if name == "tcp":
+                raise  # without IPv6 there is no other
+        except ValueError as error:
+            raise OSError(_NO_TABLE) from error
+    return listeners_by_inode
 
 
 def _table(folder: Path) -> dict[str, Listener]:

@@ -32,6 +32,8 @@ _DOESNT_TELL = "the kernel doesn't tell which sockets listen"
 _CLONE_NEWNET = 0x40000000
 _PIECE = 1 << 16
 _TIMEOUT_S = 1.0
+_MOST_STATISTICS = 1 << 16  # characters of /proc/PID/net/netstat, which has about 4,000
+_MOST_DIGITS = 20  # of a number of 64 bits
 _MOST = 4096  # sockets of a family in a namespace: no more are looked at
 
 
@@ -66,14 +68,14 @@ def listen_overflows(folder: Path) -> int:
     """How often any socket's accept queue was full, of the namespace of a process: the folder /proc/PID. OSError where that
     isn't there."""
     names: list[str] = []
-    with (folder / "net" / "netstat").open() as lines:
-        for line in lines:
+    with (folder / "net" / "netstat").open(encoding="ascii", errors="replace") as file:
+        for line in file.read(_MOST_STATISTICS).splitlines():
             fields = line.split()
             if fields[:1] != ["TcpExt:"]:
                 continue
             if names:
                 number = dict(zip(names, fields, strict=False)).get("ListenOverflows", "")
-                return int(number) if number.isdecimal() else _no_number()
+                return int(number) if number.isdecimal() and len(number) <= _MOST_DIGITS else _no_number()
             names = fields
     return _no_number()
 

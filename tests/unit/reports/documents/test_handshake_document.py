@@ -103,7 +103,8 @@ def whole() -> Handshakes:
         partial=4,
         off_cpu=True,
         unknown_labels={Label.GROUP: "why"},
-        accept_queues=(AcceptQueue(443, "0.0.0.0", 511, 7),),
+        accept_queues=(AcceptQueue(0, "*", None, 3), AcceptQueue(443, "0.0.0.0", 511, 7)),
+        overflows_untold=4,
         offload=Offload("qatengine", 1, None, 2, 3, 4, 5, (Batches("mbx", (0, 3, 1)),), (PollingThread(17, 19, "p", 6, None),)),
     )
 
@@ -192,7 +193,11 @@ def test_whole_document() -> None:
         "quotas": True,
         "off_cpu": True,
         "unknown_labels": {"group": "why"},
-        "accept_queues": [{"port": 443, "address": "0.0.0.0", "limit": 511, "overflows": 7}],
+        "accept_queues": [
+            {"port": 0, "address": "*", "overflows": 3},
+            {"port": 443, "address": "0.0.0.0", "limit": 511, "overflows": 7},
+        ],
+        "overflows_untold": 4,
     }
     assert DOCUMENT["async"] == {
         "engine": "qatengine",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.accept_queue import AcceptQueue
+from ssllatency.accept_queue import AcceptQueue, AcceptQueueReading
 from ssllatency.targets.sockets import accept_queues, sock_diag
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listening_sockets
@@ -51,9 +51,9 @@ def knock(listening: socket.socket, times: int) -> None:
                 client.connect(listening.getsockname()[:2])
 
 
-def at(queues: tuple[AcceptQueue, ...] | None, listening: socket.socket) -> AcceptQueue | None:
-    assert queues is not None
-    return next((queue for queue in queues if queue.port == listening.getsockname()[1]), None)
+def at(reading: AcceptQueueReading, listening: socket.socket) -> AcceptQueue | None:
+    assert reading.queues is not None
+    return next((queue for queue in reading.queues if queue.port == listening.getsockname()[1]), None)
 
 
 @pytest.mark.parametrize("family", HERE)
@@ -98,7 +98,7 @@ def test_a_socket_of_others_is_not_told() -> None:
             assert at(queues.read([other.pid]), listening) is None
             knock(listening, 4)
             assert at(queues.read([other.pid]), listening) is None
-            assert queues.read([]) == ()
+            assert queues.read([]).queues == ()
         finally:
             other.kill()
 
@@ -113,8 +113,8 @@ def test_what_is_dropped_for_another_reason_is_no_overflow(monkeypatch: pytest.M
         )
         monkeypatch.setattr(accept_queues, "listen_overflows", lambda _: next(overflows))
         queues = AcceptQueues()
-        assert queues.read(OURS) == (AcceptQueue(443, "0.0.0.0", 511, 0),)
-        assert queues.read(OURS) == (AcceptQueue(443, "0.0.0.0", 511, 3),)
+        assert queues.read(OURS).queues == (AcceptQueue(443, "0.0.0.0", 511, 0),)
+        assert queues.read(OURS).queues == (AcceptQueue(443, "0.0.0.0", 511, 3),)
 
 
 def test_nothing_is_known_where_the_kernel_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,13 +123,50 @@ def test_nothing_is_known_where_the_kernel_does_not_tell(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(accept_queues, "listening_sockets", refuse)
     with full():
-        assert AcceptQueues().read(OURS) is None
+        assert AcceptQueues().read(OURS).queues is not None  # the sum is told by /proc
+        monkeypatch.setattr(accept_queues, "listen_overflows", refuse)
+        assert AcceptQueues().read(OURS).queues is None
+
+
+def test_a_namespace_of_which_the_kernel_tells_no_more_is_not_taken_for_one_without_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues = AcceptQueues()
+    queues.read(OURS)
+
+    def refuse(_: Path | None) -> list[ListeningSocket]:
+        raise PermissionError
+
+    monkeypatch.setattr(accept_queues, "listening_sockets", refuse)
+    assert queues.read(OURS).queues is None
+
+
+def test_a_process_that_goes_into_another_namespace_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of it then is of the other one."""
+    names = iter(["net:[1]", "net:[2]", "net:[3]"])  # ours, its own, and what it is in after the reading
+    monkeypatch.setattr(AcceptQueues, "_namespace_of", lambda *_: next(names))
+    monkeypatch.setattr(accept_queues, "listening_sockets", lambda _: [])
+    assert AcceptQueues().read(OURS) == AcceptQueueReading(None)
+
+
+def test_overflows_may_be_of_processes_whose_descriptors_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> set[str]:
+        raise PermissionError
+
+    monkeypatch.setattr(accept_queues, "inodes_of", refuse)
+    with full() as listening:
+        queues = AcceptQueues()
+        assert queues.read(OURS) == AcceptQueueReading((), 0)
+        knock(listening, 4)
+        reading = queues.read(OURS)
+    assert reading.queues == ()
+    assert reading.untold >= 4
 
 
 def test_a_process_that_is_gone_is_passed_over() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    assert AcceptQueues().read([process.pid]) is None
+    assert AcceptQueues().read([process.pid]).queues is None
 
 
 @pytest.mark.parametrize("answer", [b"\x08", struct.pack("=IHHII", 4, 20, 0, 0, 0), struct.pack("=IHHII", 2**31, 20, 0, 0, 0)])
@@ -147,11 +184,11 @@ def test_another_network_namespace_is_looked_into() -> None:
         assert other.stdout
         assert other.stdout.readline() == "ready\n"
         queues, there = AcceptQueues(), AcceptQueue(4433, "127.0.0.1", 3, 0)
-        assert queues.read([other.pid]) == (there,)
+        assert queues.read([other.pid]).queues == (there,)
         assert 4433 not in {one.port for one in listening_sockets()}
         assert Path("/proc/self/ns/net").readlink() == Path("/proc/thread-self/ns/net").readlink() == home
         other.communicate()
-    assert queues.read([]) == (there,)
+    assert queues.read([]).queues == (there,)
 
 
 def test_more_sockets_than_are_looked_at_hide_none_of_the_other_family(monkeypatch: pytest.MonkeyPatch) -> None:
