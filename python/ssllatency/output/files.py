@@ -17,6 +17,7 @@ from ssllatency.errors import SsllatencyError
 
 _MODE = 0o600
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_WITHOUT_NAME = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
 _NOT_FILES = ("/dev/", "/proc/self/fd/")  # devices, and a shell's names of its own descriptors: /dev/stdout, /dev/fd/63
 _SHARED_MEMORY = "/dev/shm/"
 
@@ -43,13 +44,17 @@ def create(name: str, *, replace: bool = False) -> int:
 
 
 def write(name: str, content: str | bytes) -> None:
-    """Writes a whole file, in place of one that is there: it stays as it was until all of the new one is written.
-    SsllatencyError where it can't be written."""
+    """Writes a whole file, in place of one that is there: it stays as it was until all of the new one is written. Where the
+    file system can do that, it has no name until then, so that nothing stays of it if we are killed. SsllatencyError where it
+    can't be written."""
     with refusing(name):
         if _is_no_file(name):
             _fill(create(name), content)
             return
         _refuse_odd(name)
+        with suppress(_NotThere):
+            _write_without_name(name, content)
+            return
         draft = _draft_of(name)
         fd = os.open(draft, _NEW, _MODE)
         try:
@@ -58,6 +63,41 @@ def write(name: str, content: str | bytes) -> None:
         except BaseException:
             _remove(draft)
             raise
+
+
+class _NotThere(Exception):
+    """The file system has no files without a name, or we may not give them one."""
+
+
+def _write_without_name(name: str, content: str | bytes) -> None:
+    """Raises _NotThere before anything is written, or where the name can't be given."""
+    try:
+        fd = os.open(Path(name).parent, _WITHOUT_NAME, _MODE)
+    except OSError as error:
+        raise _NotThere from error
+    with os.fdopen(fd, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        draft = _draft_of(name)
+        try:
+            _link(fd, name)
+        except FileExistsError:
+            _link(fd, draft)
+            try:
+                Path(draft).rename(name)
+            except BaseException:
+                _remove(draft)
+                raise
+
+
+def _link(fd: int, name: str) -> None:
+    """Gives a file without a name this one."""
+    try:
+        os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd)  # with a descriptor Python follows the link
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise _NotThere from error
 
 
 @contextmanager

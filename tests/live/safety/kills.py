@@ -53,7 +53,7 @@ CALLS = (
     *("mmap", "close", "epoll_ctl", "rt_sigprocmask", "rt_sigtimedwait", "pread64", "exit_group"),
 )
 ERRORS = ("ENOMEM", "EPERM", "EIO", "EINTR", "EMFILE", "ENOSPC")
-_ENDS_S = 30.0  # how long a command may take that was injected something into
+_ENDS_S = 40.0  # how long a command may take that was injected something into
 _GONE_S = 10.0  # how long the kernel may take to remove what a process has left
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _LINE = re.compile(r"^\d+\s+(\w+)\(", re.MULTILINE)
@@ -93,6 +93,10 @@ class Ground:
             made.mkdir(exist_ok=True)
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)  # whom the command leaves behind becomes our child
         self._children, self._mounts, self._programs = _children(), _mounts(), _programs()
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """Those of COMMANDS with the folder that they write to."""
+        return [word.format(folder=self._folder) for word in words]
 
     def command(self, words: Sequence[str]) -> list[str]:
         """As it is run; `export` ends at a signal only."""
@@ -142,6 +146,7 @@ class Ground:
             "a mount": lambda: _mounts() ^ self._mounts,
             "a program of BPF": lambda: _programs() - self._programs,
             "a temporary file": lambda: list(self._temporary.iterdir()),
+            "half a recording": lambda: [path for path in (self._folder / "incidents").glob("*") if not _is_recording(path)],
             "half an entry": lambda: [entry for entry in self._cache.rglob("*.json") if not _is_whole(entry)],
         }
         wrong = [f"{what} stays: {left}" for what, check in checks.items() if (left := _until_gone(check))]
@@ -213,6 +218,10 @@ def _is_whole(entry: Path) -> bool:
         return False
 
 
+def _is_recording(path: Path) -> bool:
+    return not path.name.startswith(".") and path.read_text().endswith("}\n")
+
+
 @contextmanager
 def ground(folder: Path, certificates: Path, *, warm: bool = True) -> Iterator[Ground]:
     """A server with a libssl of its own."""
@@ -239,6 +248,11 @@ COMMANDS = {
     "perf": ("trace", "-d", "0.3", "--attach", "perf"),
     "budget": ("trace", "-d", "0.5", "--budget", "2%"),
     "handshakes": ("handshakes", "-d", "0.3"),
+    "snoop": ("snoop", "--handshakes", "-d", "0.3"),
+    "watch": (
+        *("watch", "--when", "handshake count < 1 for 1s", "-d", "3", "--after", "1s", "--json"),
+        *("-o", "{folder}/incidents", "--run", "sleep 60", "--run-timeout", "1s"),
+    ),
     "top": ("top", "--once", "-i", "0.3"),
     "export": ("export", "--listen", "127.0.0.1:29743"),
     "record": ("record", "-d", "0.3", "-o", "{folder}/tmp/../recording.jsonl", "--force"),
@@ -258,8 +272,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _certificate(folder)
-        words = [word.format(folder=folder) for word in COMMANDS[arguments.command]]
         with ground(folder, folder, warm=not arguments.cold) as place:
+            words = place.words(COMMANDS[arguments.command])
             calls = place.calls_of(words)
             if not arguments.cold:
                 calls = place.calls_of(words)

@@ -44,6 +44,14 @@ def test_nothing_stays_of_a_command_that_is_killed(place: Ground, calls: Counter
     assert ended.status < 0
 
 
+# While handshakes one by one are printed; and as it is about to end the command that it has run.
+@pytest.mark.parametrize(("command", "at"), [("snoop", Point("epoll_ctl", 1)), ("watch", Point("kill", 1))])
+def test_nothing_stays_of_other_commands_either(place: Ground, command: str, at: Point) -> None:
+    ended = place.end_at(at, place.words(COMMANDS[command]))
+    assert ended.wrong == []
+    assert ended.status < 0
+
+
 @pytest.mark.parametrize(
     ("call", "part", "error"),
     [("bpf", 0.6, "ENOMEM"), ("bpf", 0.95, "EMFILE"), ("clone3", 0, "EAGAIN"), ("epoll_ctl", 0, "EIO")],

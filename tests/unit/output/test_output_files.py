@@ -113,3 +113,42 @@ def test_nothing_is_left_of_what_could_not_be_written(folder: Path, monkeypatch:
         output_files.create(str(output), replace=True)
     assert output.read_text() == "old"
     assert list(folder.iterdir()) == [output]
+
+
+def test_what_is_not_whole_has_no_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nothing of it stays where we are killed."""
+    linked, link = [], os.link
+
+    def noted(*words: str, **more: int) -> None:
+        linked.append([path.name for path in folder.iterdir()])
+        link(*words, **more)
+
+    monkeypatch.setattr(os, "link", noted)
+    output = folder / "output"
+    output_files.write(str(output), "first")
+    output_files.write(str(output), "second")
+    assert linked[:2] == [[], ["output"]]
+    assert output.read_text() == "second"
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    assert list(folder.iterdir()) == [output]
+
+
+@pytest.mark.parametrize("call", ["open", "link"])
+def test_a_file_system_without_files_that_have_no_name(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    opened = os.open
+
+    def refuse(path: str, flags: int, *mode: int) -> int:
+        if call == "open" and flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(95, "Operation not supported")
+        return opened(path, flags, *mode)
+
+    def refuse_link(*_: object, **__: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "link", refuse_link)
+    output = folder / "output"
+    for text in ("first", "second"):
+        output_files.write(str(output), text)
+        assert output.read_text() == text
+    assert list(folder.iterdir()) == [output]

@@ -4,6 +4,7 @@ facts in its environment, none of our descriptors, and a limited time."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import shutil
@@ -11,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import tell
 
 _GRACE_S, _LOOK_S = 3.0, 0.05
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Action:
@@ -47,7 +49,7 @@ class Action:
                 stdout=sys.stderr.fileno(),
                 env={**os.environ, **facts},
                 start_new_session=True,  # so that all it starts can be ended
-                preexec_fn=_take_signals,
+                preexec_fn=_beginning(os.getpid()),
             )
         except OSError as error:
             tell(f"{self._words[0]} can't be run: {error.strerror}.")
@@ -84,7 +86,16 @@ class Action:
         process.wait()
 
 
-def _take_signals() -> None:
-    """In the child: the signals that we keep blocked while we trace."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+def _beginning(parent: int) -> Callable[[], None]:
+    """What runs in the child first: it takes the signals that we keep blocked while we trace, and has the kernel kill it once
+    we are gone, as nobody would end it when its time is over."""
+    prctl = ctypes.CDLL(None).prctl
+
+    def begin() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return begin

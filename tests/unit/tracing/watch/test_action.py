@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -70,6 +71,28 @@ def test_it_is_ended_with_what_it_has_started(tmp_path: Path, capfd: pytest.Capt
     assert "to standard output" in printed.err
     assert "sh still runs for the incident before: it isn't run for this one." in printed.err
     assert "sh was ended after 0.5 s: --run-timeout gives it longer." in printed.err
+
+
+KILLED = """
+import os, signal, sys
+from ssllatency.tracing.watch.action import Action
+Action(f"sh -c 'echo $$ >{sys.argv[1]}.draft; mv {sys.argv[1]}.draft {sys.argv[1]}; exec sleep 600'", 600).start({})
+while not os.path.exists(sys.argv[1]):
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_is_ended_where_we_are_killed(tmp_path: Path) -> None:
+    """Nobody would end it when its time is over."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "pid"], env=environment, timeout=60, check=False)
+    command = Path("/proc", (tmp_path / "pid").read_text().strip(), "cmdline")
+    try:
+        wait_for(lambda: not command.exists() or not command.read_bytes())
+    finally:
+        if command.exists() and command.read_bytes():
+            os.kill(int(command.parent.name), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
