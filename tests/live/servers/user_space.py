@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file system in user space (FUSE) with the files of one folder, spoken to the kernel directly. As a program:
 
-    python user_space.py FOLDER MOUNTPOINT
+    python user_space.py FOLDER MOUNTPOINT [LIE]
 
-It says "mounted", and serves until it is killed. Stopped (SIGSTOP), it is one that never answers.
+It says "mounted", and serves until it is killed. Stopped (SIGSTOP), it is one that never answers. With a lie it tells
+ssllatency something else than who runs the files:
+
+    a folder   what the files of the same names there have, but for pages that it reads again, as where it maps them
+    fickle     at each read some other bytes
+    shrinking  a size that is smaller each time it is asked for
+    short      half of what is asked for, and nothing beyond the first megabyte
+    failing    an error at every other read
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import random
 import signal
 import struct
 import subprocess
@@ -23,16 +31,19 @@ _HEADER, _ANSWER = struct.Struct("=IIQQIIII"), struct.Struct("=IiQ")
 _ATTRIBUTES = struct.Struct("=QQQQQQIIIIIIIIII")
 _LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _INIT, _FLUSH, _RELEASE = 1, 2, 3, 14, 15, 26, 25, 18
 _OPENDIR, _RELEASEDIR, _READDIR, _STATFS, _BATCH_FORGET, _INTERRUPT = 27, 29, 28, 17, 42, 36
+_PAGE = 4096
 _ROOT, _BUFFER = 1, 1 << 21
+_DIRECT_IO = 1  # reads of this descriptor ask us each time
 _MNT_DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _Server:
-    def __init__(self, folder: Path, device: int) -> None:
+    def __init__(self, folder: Path, device: int, lie: str) -> None:
         self._files = dict(enumerate(sorted(folder.iterdir()), _ROOT + 1))
         self._numbers = {os.fsencode(path.name): number for number, path in self._files.items()}
-        self._device = device
+        self._device, self._lie, self._asked = device, lie, 0
+        self._pages: set[tuple[int, int]] = set()
 
     def serve(self) -> None:
         while True:
@@ -42,58 +53,93 @@ class _Server:
                 if error.errno in (errno.EINTR, errno.ENOENT):
                     continue
                 return  # unmounted
-            _, code, unique, node, *_ = _HEADER.unpack_from(request)
+            _, code, unique, node, _, _, pid, _ = _HEADER.unpack_from(request)
             if code in (_FORGET, _BATCH_FORGET, _INTERRUPT):
                 continue
-            answer = self._answer(code, node, request[_HEADER.size :])
+            lie = self._lie if self._lie and _is_tracer(pid) else ""
+            answer = self._answer(code, node, request[_HEADER.size :], lie)
             status, body = (-answer, b"") if isinstance(answer, int) else (0, answer)
             os.write(self._device, _ANSWER.pack(_ANSWER.size + len(body), status, unique) + body)
 
-    def _answer(self, code: int, node: int, body: bytes) -> bytes | int:
+    def _answer(self, code: int, node: int, body: bytes, lie: str) -> bytes | int:
         if code == _INIT:
             return struct.pack("=IIIIHHIIHH8I", 7, 31, 1 << 17, 0, 16, 12, 1 << 17, 1, 32, 0, *([0] * 8))
         if code == _LOOKUP:
             number = self._numbers.get(body.rstrip(b"\0"))
-            return errno.ENOENT if number is None else struct.pack("=QQQQII", number, 0, 0, 0, 0, 0) + self._attributes(number)
+            if number is None:
+                return errno.ENOENT
+            return struct.pack("=QQQQII", number, 0, 0, 0, 0, 0) + self._attributes(number, lie)
         if code == _GETATTR:
-            return struct.pack("=QII", 0, 0, 0) + self._attributes(node)
+            return struct.pack("=QII", 0, 0, 0) + self._attributes(node, lie)
         if code in (_OPEN, _OPENDIR):
-            return struct.pack("=QII", 0, 0, 0)
+            return struct.pack("=QII", 0, _DIRECT_IO if lie else 0, 0)
         if code == _READ:
             _, offset, size = struct.unpack_from("=QQI", body)
-            with self._files[node].open("rb") as file:
-                return os.pread(file.fileno(), size, offset)
+            told = (
+                Path(lie) / self._files[node].name if "/" in lie and not self._again(node, offset, size) else self._files[node]
+            )
+            with told.open("rb") as file:
+                return self._told(os.pread(file.fileno(), size, offset), offset, lie)
         if code == _READDIR:
             return b""
         if code == _STATFS:
             return struct.pack("=QQQQQIIII24x", 0, 0, 0, 0, 0, 4096, 255, 4096, 0)
         return b"" if code in (_FLUSH, _RELEASE, _RELEASEDIR) else errno.ENOSYS
 
-    def _attributes(self, number: int) -> bytes:
+    def _again(self, node: int, offset: int, size: int) -> bool:
+        """Whether these are whole pages that were asked for before."""
+        pages = {(node, at) for at in range(offset, offset + size, _PAGE)}
+        asked = not (offset | size) % _PAGE and bool(pages & self._pages)
+        self._pages |= pages
+        return asked
+
+    def _told(self, content: bytes, offset: int, lie: str) -> bytes | int:
+        self._asked += bool(lie)
+        if lie == "fickle":
+            told = bytearray(content)
+            for _ in range(len(told) // 512):
+                told[random.randrange(len(told))] = random.randrange(256)
+            return bytes(told)
+        if lie == "short":
+            return content[: len(content) // 2] if offset < 1 << 20 else b""
+        return errno.EIO if lie == "failing" and self._asked % 2 else content
+
+    def _attributes(self, number: int, lie: str) -> bytes:
         """Nothing is cached: each look asks again."""
         if number == _ROOT:
             size, mode = 0, 0o40755
         else:
             size, mode = self._files[number].stat().st_size, 0o100755
+        if lie == "shrinking":
+            self._asked += 1
+            size = size // self._asked
         return _ATTRIBUTES.pack(number, size, (size + 511) // 512, 1, 1, 1, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+
+def _is_tracer(pid: int) -> bool:
+    try:
+        return b"ssllatency" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def main() -> None:
     folder, mount_point = map(Path, sys.argv[1:3])
+    lie = sys.argv[3] if len(sys.argv) > 3 else ""
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
     words = (b"user_space", os.fsencode(mount_point), b"fuse.test", 0, options.encode())
     if _LIBC.mount(*(ctypes.c_ulong(word) if isinstance(word, int) else word for word in words)):
         sys.exit(os.strerror(ctypes.get_errno()))
     print("mounted", flush=True)
-    _Server(folder, device).serve()
+    _Server(folder, device, lie).serve()
 
 
 @contextmanager
-def in_user_space(folder: Path, mount_point: Path) -> Iterator[subprocess.Popen[str]]:
+def in_user_space(folder: Path, mount_point: Path, lie: str = "") -> Iterator[subprocess.Popen[str]]:
     """The folder's files below the mount point as well; the process that answers for them."""
     mount_point.mkdir()
-    command = [sys.executable, "-I", __file__, str(folder), str(mount_point)]
+    command = [sys.executable, "-I", __file__, str(folder), str(mount_point), lie]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout

@@ -2,7 +2,8 @@
 """The last look before probes are attached: that the file still has the code by which their sites were chosen.
 
 Whoever made the plan, and however long ago: a plan that was kept, a file that was written to while it was planned, a library
-that was overwritten in place since. It is read through the path, of a descriptor, that the kernel is given for the probes.
+that was overwritten in place since. It is read through the path, of a descriptor, that the kernel is given for the probes; and
+it is mapped, as processes map it, for a file system in user space may answer a read otherwise.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def check_code(image: TracedImage, offsets: Iterable[int]) -> None:
     try:
         with _opened(image.file) as descriptor:
             _check(image, needed, read)
-    except OSError:
+        with _mapped(image) as read_mapped:
+            _check(image, (), read_mapped)
+    except (OSError, ValueError, OverflowError):
         raise _overwritten(image) from None
 
 
@@ -122,6 +125,32 @@ def _overwritten(image: TracedImage) -> AttachError:
         f"the code of {image.plan.path} isn't what it was when it was planned: it was overwritten. Nothing is attached to it;"
         " restart the processes that map it, for overwriting a library that runs breaks them."
     )
+
+
+@contextmanager
+def _mapped(image: TracedImage) -> Iterator[Callable[[CodeRange], bytes]]:
+    """Reads what a process runs that maps the image's code, of the file opened anew; OSError where there is none to map. The
+    mapping could be written to, which would change nothing in the file: so the kernel sets no breakpoint in it."""
+    end = max(code.offset + code.size for code in image.plan.code)
+    begin = min(code.offset for code in image.plan.code) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+    descriptor, copy = open_regular(image.file), -1
+    try:
+        copy = os.memfd_create("code", os.MFD_CLOEXEC)
+        with (
+            mmap.mmap(descriptor, end - begin, access=mmap.ACCESS_COPY, offset=begin) as mapping,
+            memoryview(mapping) as pages,
+        ):
+
+            def read(code: CodeRange) -> bytes:
+                # The kernel copies it: it returns an error for pages that aren't there, which would kill us.
+                copied = os.pwrite(copy, pages[code.offset - begin :][: code.size], 0)
+                return os.pread(copy, copied, 0)
+
+            yield read
+    finally:
+        os.close(descriptor)
+        if copy >= 0:
+            os.close(copy)
 
 
 @contextmanager

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ssllatency.engines.attach import code_check
 from ssllatency.engines.attach.code_check import check_code, is_overwritten, is_probed, status_of
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, ImagePlan
@@ -74,6 +76,34 @@ def test_a_file_that_was_cut_short_or_is_gone_is_refused(file: Path) -> None:
     file.unlink()
     with pytest.raises(AttachError, match="was overwritten"):
         check_code(image, [20])
+
+
+@pytest.mark.parametrize("before", ["it is mapped", "its pages are read"])
+def test_a_file_that_is_cut_short_while_it_is_compared_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Whoever reads a page of a mapping that the file no longer has is killed."""
+    image, check = image_of(file, (16, 100)), code_check._check
+
+    def cutting(image: TracedImage, offsets: Collection[int], read: Callable[[CodeRange], bytes]) -> None:
+        if before == "its pages are read" and not offsets:
+            os.truncate(file, 0)
+        check(image, offsets, read)
+        os.truncate(file, 0)
+
+    monkeypatch.setattr(code_check, "_check", cutting)
+    with pytest.raises(AttachError, match="was overwritten"):
+        check_code(image, [20])
+
+
+def test_a_file_that_is_mapped_otherwise_than_it_is_read_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image, read = image_of(file, (16, 100)), file.read_bytes()
+    file.write_bytes(bytes(len(CONTENT)))
+    answers, pread = iter([read[16:116]]), os.pread
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", lambda *words: next(answers, None) or pread(*words))
+        with pytest.raises(AttachError, match="was overwritten"):
+            check_code(image, [20])
 
 
 def test_a_file_that_is_overwritten_while_it_is_traced(file: Path) -> None:
