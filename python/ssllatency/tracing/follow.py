@@ -166,6 +166,7 @@ class Follower:
         if self._is_time():
             self._files.leave_overwritten()
             self._files.retrace_copied()
+            self._files.warn_of_copied()
             self._look_around()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
             for pid in list(self._waiting)[:_AT_ONCE]:

@@ -89,6 +89,27 @@ def test_who_maps_a_library_that_an_overlay_has_copied_is_counted(certificates: 
     assert {row["pid"]: row["count"] for row in rows} == {before.process.pid: 2 * TIMES, after.process.pid: TIMES}
 
 
+@pytest.mark.parametrize("copied", [True, False])
+def test_who_is_forked_after_that_and_has_links_of_its_own_is_said_not_to_be_counted(
+    certificates: Path, tmp_path: Path, copied: bool
+) -> None:
+    """The kernel finds the copy by the original's path; a file that only changes its times stays the same file."""
+    with mounted(tmp_path / "tmpfs", "-t", "tmpfs", "tmpfs") as parts, ExitStack() as stack:
+        libssl = openssl_in(parts / "lower")
+        if copied:
+            (parts / "upper").mkdir()
+            libssl = stack.enter_context(overlay(parts / "merged", parts / "lower", upper=parts / "upper")) / LIBRARIES[0]
+        server = stack.enter_context(served_by(libssl, certificates))
+        with Trace(server.process.pid, options=("--links", "process")) as trace:
+            served(server)
+            os.utime(libssl)
+            looked_at()
+            server.do(f"fork {TIMES}", TIMES)
+            served(server)
+        assert (count(trace.document, HANDSHAKE) > 2 * TIMES) != copied  # a child's first calls may be missed
+        assert any("may have copied it" in note for note in trace.document["notes"]) == copied
+
+
 def looked_at() -> None:
     """Waits until what was mapped was looked at."""
     time.sleep(1.5)

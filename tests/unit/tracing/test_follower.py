@@ -116,6 +116,7 @@ class Session:
         self.admitted: list[int] = []
         self.overwritten: list[TracedImage] = []
         self.copied: list[int] = []
+        self.perhaps_copied: list[int] = []
         self.attachment: Any = SimpleNamespace(
             targets={OLD: Target(OLD, "nginx", ())},
             following=kernel,
@@ -130,6 +131,7 @@ class Session:
             admit=self._admit,
             leave_overwritten=lambda: self.overwritten.copy(),
             leave_copied=lambda: [self.copied.pop()] if self.copied else [],
+            perhaps_copied=lambda: [self.perhaps_copied.pop()] if self.perhaps_copied else [],
             may_link_each=True,
             has_own_links=lambda number: alone or images[number].own_links,
         )
@@ -866,6 +868,20 @@ def test_what_a_process_mapped_that_is_gone_is_attached_to_without_harm(
     kernel.map(102, new)
     session.look()
     assert session.included == [(1, [102])]
+
+
+def test_who_may_not_be_counted_after_a_copy_is_said_where_each_has_links_of_its_own(
+    kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    assert capsys.readouterr().err == ""
+    session.perhaps_copied = [0]
+    session.look()
+    assert "forked by those that run the original may not be counted" in capsys.readouterr().err
+    session.close()
 
 
 def test_a_file_that_its_overlay_has_copied_is_traced_once_more(

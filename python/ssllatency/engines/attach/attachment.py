@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.engines.attach.code_check import Status, is_overwritten, is_probed, status_of
+from ssllatency.engines.attach.code_check import Status, is_on_overlay, is_overwritten, is_probed, status_of
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
@@ -274,6 +274,20 @@ class Attachment:
         for attachment in (self, *self._others_beside) if copied else ():
             attachment._left_alone |= {number for number, image in enumerate(attachment.images) if image.file in files}
         return copied
+
+    def perhaps_copied(self) -> list[int]:
+        """The files of an overlay, with links of each process's own, whose status has changed since this was asked last: it may
+        have copied them. Whether it has, no mapping of ours shows, as the links aren't ours."""
+        changed = []
+        for number, image in enumerate(self.images):
+            if number in self._left_alone or not self.has_own_links(number):
+                continue
+            status = status_of(image)
+            before = self._probed_as.setdefault(number, status) if status else None
+            if status and before != status:
+                self._probed_as[number] = status
+                changed += [number] if is_on_overlay(image) else []
+        return changed
 
     def _is_copied(self, number: int) -> bool:
         image, offset = self.images[number], self.site_in(number)

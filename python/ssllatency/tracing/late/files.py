@@ -156,6 +156,15 @@ class LateFiles:
                 " functions that are watched in windows aren't counted any more."
             )
 
+    def warn_of_copied(self) -> None:
+        """The kernel finds the copy by the path of the original, so that links of a new child are to what it doesn't run."""
+        for number in self._attachment.perhaps_copied():
+            path = self._attachment.images[number].plan.path
+            self._notes.say(
+                f"{path} was touched or opened for writing while it was traced, and its overlay may have copied it: processes"
+                " that are forked by those that run the original may not be counted."
+            )
+
     def _trace_copy(self, number: int, image: TracedImage) -> bool:
         """Whether it is traced now. Where it would harm somebody, that was said."""
         descriptor = os.dup(int(image.file.rpartition("/")[2]))
