@@ -21,7 +21,7 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	border->run_ns = task->se.sum_exec_runtime;
 	border->ahead_ns = task->se.exec_start - border->run_ns;
 	border->delay_ns = own_run_delay(task);
-	border->throttled_ns = throttled_so_far(task);
+	border->throttled_ns = own_throttled();
 	border->switches = task->nvcsw + task->nivcsw;
 	border->processor = bpf_get_smp_processor_id();
 	if (bpf_core_field_exists(task->sched_info.last_arrival))
