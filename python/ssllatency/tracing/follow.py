@@ -74,15 +74,20 @@ def childless(selection: Selection) -> bool:
     return named and not any(can_have_children(pid) for pid in members(selection))
 
 
-def load_early(selection: Selection, stack: ExitStack, *, wait: bool = False) -> Following | None:
+def load_early(
+    selection: Selection, stack: ExitStack, *, wait: bool = False, meanwhile: Callable[[], object] = lambda: None
+) -> Following | None:
     """What will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or the
-    kernel refuses: that is found out and told when the probes are attached."""
+    kernel refuses: that is found out and told when the probes are attached. `meanwhile`: what there is to do until then."""
     rules = rules_for(selection, wait=wait)
     if rules is None:
+        meanwhile()
         return None
     following = Following(rules, everyone=selection.everything or bool(selection.libraries))
     stack.callback(following.close)
     with suppress(SsllatencyError):
+        following.load_ahead()
+        meanwhile()
         following.load()
         return following
     return None

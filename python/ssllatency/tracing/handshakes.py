@@ -25,6 +25,11 @@ from ssllatency.tracing.resolve import Resolved
 S = TypeVar("S", HandshakeSession, FullSession)
 
 
+def load_ahead(resolved: Resolved, arguments: argparse.Namespace) -> None:
+    """Begins to load the programs of a HandshakeSession, of whose files nothing is known yet."""
+    HandshakeSession(request_for(resolved, (), arguments)).load_ahead()
+
+
 def attach(
     kind: type[S],
     resolved: Resolved,
@@ -33,12 +38,13 @@ def attach(
     *,
     one_by_one: bool = False,
     has_links_option: bool = True,
+    when_set: Callable[[], object] = lambda: None,
 ) -> tuple[S, Follower]:
     """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later.
-    `one_by_one`: the options are those of `snoop`. `has_links_option`: as for Follower."""
+    `one_by_one`: the options are those of `snoop`. `has_links_option`: as for Follower; `when_set`: as for Request."""
     images = list(resolved.images)
-    request = request_one_by_one if one_by_one else request_for
-    session = kind(request(resolved, images, arguments))
+    request = (request_one_by_one if one_by_one else request_for)(resolved, images, arguments)
+    session = kind(replace(request, base=replace(request.base, when_set=when_set)))
     stack.callback(session.close)
     session.attach()
 

@@ -8,14 +8,16 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ssllatency.engines import choice, doctor, resources
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.base import Request, Session
+from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.progress import Progress
@@ -61,16 +63,24 @@ def resolved_ahead(
     *,
     handshakes: bool = False,
     modules: Sequence[str] = (),
+    load: Callable[[Resolved], None] | None = None,
 ) -> Resolved:
     """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned: `modules`,
-    which the caller imports once this is done, and what follows later processes."""
+    which the caller imports once this is done, and what follows later processes. `load` may have more loaded, and gets what is
+    known before any file is."""
 
-    def load_early(selection: Selection, stack: ExitStack) -> Following | None:
+    def load_early(known: Resolved, stack: ExitStack) -> Following | None:
         from ssllatency.tracing.follow import load_early
 
-        for module in modules:
-            import_module(module)
-        return load_early(selection, stack, wait=getattr(arguments, "wait", False))
+        def bring_in() -> None:
+            for module in modules:
+                import_module(module)
+
+        following = load_early(known.selection, stack, wait=getattr(arguments, "wait", False), meanwhile=bring_in)
+        if load and following:
+            with suppress(SsllatencyError):  # which is said when it is loaded for good
+                load(replace(known, following=following))
+        return following
 
     resolved = resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
     end_if_asked()
@@ -94,6 +104,11 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     else:
         tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
     resources.trim_heap()
+
+
+def announcement(resolved: Resolved, duration: float | None, what: str = "") -> Callable[[], None]:
+    """What announces so when it is called first, and does nothing when it is called again."""
+    return cache(partial(announce, resolved, duration, what))
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:

@@ -97,12 +97,12 @@ def resolve(
     stack: ExitStack,
     *,
     handshakes: bool = False,
-    load_early: Callable[[Selection, ExitStack], Following | None] = lambda _selection, _stack: None,
+    load_early: Callable[[Resolved, ExitStack], Following | None] = lambda _resolved, _stack: None,
 ) -> Resolved:
     """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
 
     `handshakes` says that their handshake plans will be asked for, too. `load_early` may load what will follow later processes,
-    while other processes plan.
+    and what else is loaded whatever their files are, which it isn't told yet.
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
     """
@@ -122,7 +122,10 @@ def resolve(
 
     known_files = KnownFiles(source.facts)
     untraced = _Untraced(() if selection.libraries else processes, known_files)
-    ahead = _Ahead(source, untraced, partial(load_early, selection, stack))
+    nothing_yet = Resolved((), (), everyone, (), source, selection=selection)
+    ahead = _Ahead(source, untraced, partial(load_early, nothing_yet, stack))
+    if not fork_server.is_running():  # else nothing is to keep it from reading files as soon as it is known which
+        ahead.load()
     try:
         files = _find(processes, Recogniser(source, known_files), named, problems, ahead)
     except NoTlsFile as error:
@@ -224,7 +227,14 @@ class _Ahead:
 
     def __init__(self, source: PlanSource, untraced: _Untraced, load: Callable[[], Following | None]) -> None:
         self._source, self._untraced, self._load = source, untraced, load
+        self._is_loaded = False
         self.following: Following | None = None
+
+    def load(self) -> None:
+        """Loads what can be, once."""
+        if not self._is_loaded:
+            self._is_loaded = True
+            self.following = self._load()
 
     def plan(self, opened: Iterable[tuple[int, str, str]]) -> None:
         """Plans files, each given by its descriptor, its path and the root of a process that maps it."""
@@ -234,8 +244,8 @@ class _Ahead:
         self._source.make_ahead(files, meanwhile=partial(self._meanwhile, planned))
 
     def _meanwhile(self, planned: Collection[tuple[int, int]]) -> None:
+        self.load()
         self._untraced.look_ahead(planned)
-        self.following = self._load()
 
 
 def _find(

@@ -21,7 +21,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MappedFile, Selection, TracedFile, mapped_files
 from ssllatency.tracing import resolve
-from ssllatency.tracing.resolve import _with_companions
+from ssllatency.tracing.resolve import Resolved, _with_companions
 
 Found = Callable[[str], tuple[TracedFile, Callable[[], None]]]
 
@@ -127,10 +127,9 @@ def user_of_openssl() -> Iterator[int]:
         yield process.pid
 
 
-def test_what_follows_later_processes_is_loaded_while_files_are_planned(
+def test_what_follows_later_processes_is_loaded_before_files_are_known(
     user_of_openssl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only then: where plans are kept there is nothing to wait for."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     selection, options = (
         Selection(pids=(user_of_openssl,)),
@@ -139,8 +138,9 @@ def test_what_follows_later_processes_is_loaded_while_files_are_planned(
     following: Any = object()
     loaded: list[Selection] = []
 
-    def load_early(selection: Selection, _stack: ExitStack) -> Any:
-        loaded.append(selection)
+    def load_early(known: Resolved, _stack: ExitStack) -> Any:
+        assert not known.images
+        loaded.append(known.selection)
         return following
 
     with ExitStack() as stack:
@@ -149,9 +149,8 @@ def test_what_follows_later_processes_is_loaded_while_files_are_planned(
             assert {image.plan.kind for image in resolved.images} == {"libssl", "libcrypto"}
             assert [target.pid for target in resolved.targets] == [user_of_openssl]
             assert not resolved.waits
-    assert loaded == [selection]
-    assert first.following is following
-    assert again.following is None
+    assert loaded == [selection] * 2
+    assert first.following is again.following is following
 
 
 def test_who_may_come_is_waited_for_where_that_is_asked_for() -> None:

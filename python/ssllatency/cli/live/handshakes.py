@@ -17,6 +17,7 @@ from ssllatency.tracing.watch.fail_if import FailIf
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Single
     from ssllatency.model.snapshot import Snapshot
+    from ssllatency.tracing.resolve import Resolved
 
 SUMMARY = "show where the time of handshakes went, and why some failed"
 EXAMPLES = (
@@ -47,18 +48,32 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     live.prepare()
     with ExitStack() as stack:
-        resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True, modules=["ssllatency.tracing.handshakes"])
-        from ssllatency.engines.sessions.handshakes import HandshakeSession
+        resolved = live.resolved_ahead(
+            selection,
+            arguments,
+            stack,
+            handshakes=True,
+            modules=["ssllatency.tracing.handshakes"],
+            load=lambda known: _load_ahead(known, arguments),
+        )
+        from ssllatency.engines.sessions.handshakes import HandshakeSession  # brought in by now
         from ssllatency.tracing.handshakes import attach
 
-        session, follower = attach(HandshakeSession, resolved, arguments, stack)
-        live.announce(resolved, arguments.duration, what="handshakes")
+        announce = live.announcement(resolved, arguments.duration, what="handshakes")
+        session, follower = attach(HandshakeSession, resolved, arguments, stack, when_set=announce)
+        announce()
         end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
         show_singles, show_report = _printers(arguments)
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: show_singles(session.poll())):
             fail_if.take(snapshot)
             show_report(resolved.noted(snapshot))
     return fail_if.status()
+
+
+def _load_ahead(known: Resolved, arguments: argparse.Namespace) -> None:
+    from ssllatency.tracing.handshakes import load_ahead
+
+    load_ahead(known, arguments)
 
 
 def _printers(arguments: argparse.Namespace) -> tuple[Callable[[Sequence[Single]], None], Callable[[Snapshot], None]]:

@@ -119,15 +119,7 @@ class Attachment:
         KeyboardInterrupt where a signal asks for the end.
         """
         end_if_asked()
-        config = self.object.section(".rodata.config", abi.Config)
-        config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
-        config.companions = int(self._companions)
-        config.slot_secret = process_slots.secret()
-        config.stoppable = int(self.method is kernel.Method.PERF)
-        self._share_maps()
-        programs = self._choose_programs()
-        if self.processes.meter:
-            make_room(self.object)
+        programs = self._adjust()
         self.object.load()
         if self.processes.meter:
             self.processes.meter.add(self.object, programs, self._tracepoints)
@@ -138,6 +130,26 @@ class Attachment:
         self._describe(0, self.images, attached=False)
         if not self.following and not self._beside and (self._filtered or self._companions):
             self._add_to_set(self._pids)
+
+    def load_ahead(self) -> None:
+        """Has the object loaded for another attachment, whose request may have images where this one's has none yet; nothing
+        else may be done with this one."""
+        assert isinstance(self.object, BpfObject)
+        self._adjust()
+        self.object.load_ahead()
+
+    def _adjust(self) -> list[str]:
+        """Before loading: adjusts the object to the request. Says which programs are for probes."""
+        config = self.object.section(".rodata.config", abi.Config)
+        config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
+        config.companions = int(self._companions)
+        config.slot_secret = process_slots.secret()
+        config.stoppable = int(self.method is kernel.Method.PERF)
+        self._share_maps()
+        programs = self._choose_programs()
+        if self.processes.meter:
+            make_room(self.object)
+        return programs
 
     def _share_maps(self) -> None:
         """Before loading: has the object use the same set of processes, and the same ring of notices, as the others do."""

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from threading import Thread
 from types import TracebackType
 
 from ssllatency.errors import SsllatencyError
@@ -60,6 +61,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 }
 
 _messages: list[str] = []
+_NO_MESSAGES = _PRINT_FUNCTION()
 
 
 @_PRINT_FUNCTION  # type: ignore[untyped-decorator]
@@ -157,13 +159,24 @@ class Map:
 
 
 class BpfObject:
-    """A BPF object: opened, adjusted, loaded, closed. A context manager; closing detaches nothing that has its own link."""
+    """A BPF object: opened, adjusted, loaded, closed. A context manager; closing detaches nothing that has its own link.
+
+    What is known early about an object can be used to have it loaded while other work goes on: one that is opened and adjusted
+    for that, and loaded ahead, becomes the next of its name that is loaded, if all is adjusted as it was in the first.
+    """
 
     sessions = True
+    _ahead: dict[str, BpfObject] = {}  # noqa: RUF012 - by name, those that are loaded ahead
 
     def __init__(self, content: bytes, name: str) -> None:
         self._library = library()
-        self._library.libbpf_set_print(_keep_message)  # anew, for libbcc takes the messages of the process when it is loaded
+        self._name = name
+        self._adjusted: dict[tuple[str, str], object] = {}
+        self._sections: dict[str, tuple[int, int]] = {}  # address and size of those that were asked for
+        self._loading: Thread | None = None
+        self._refused = True
+        if not self._ahead:
+            self._library.libbpf_set_print(_keep_message)  # anew, for libbcc takes the process's messages when it is loaded
         self._content = content  # libbpf reads it until the object is loaded
         options = _OpenOptions(ctypes.sizeof(_OpenOptions), name.encode())
         self._handle = self._library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
@@ -213,15 +226,18 @@ class BpfObject:
 
     def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
         """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
+        self._adjusted["program", name] = load, attach_type
         self._library.bpf_program__set_autoload(self._program(name), load)
         self._library.bpf_program__set_expected_attach_type(self._program(name), attach_type)
 
     def resize_map(self, name: str, entries: int) -> None:
         """Before loading: the number of entries the map is made for."""
+        self._adjusted["size", name] = entries
         self._library.bpf_map__set_max_entries(self._map(name), entries)
 
     def reuse_map(self, name: str, descriptor: int) -> None:
         """Before loading: the map of that name is to be the one with this descriptor."""
+        self._adjusted["map", name] = descriptor
         self._library.bpf_map__reuse_fd(self._map(name), descriptor)
 
     def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
@@ -230,6 +246,7 @@ class BpfObject:
         address = self._library.bpf_map__initial_value(self._map(name), ctypes.byref(size))
         if not address or size.value < ctypes.sizeof(kind):
             raise SsllatencyError(f"the BPF object's section {name} isn't the one expected: build it again (make clean all).")
+        self._sections[name] = int(address), size.value
         return kind.from_address(address)
 
     def live_section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
@@ -239,9 +256,40 @@ class BpfObject:
         """
         return kind.from_buffer(mmap.mmap(self.map_fd(name), ctypes.sizeof(kind)))
 
+    def load_ahead(self) -> None:
+        """Has a thread load it, for the next object of its name. Says nothing where the kernel refuses: the next will."""
+        self._adjusted["content", ""] = self._content
+        self._adjusted |= self._contents_of_sections()
+        # Each of the hundreds of messages would wait for Python's lock, which the other threads have.
+        self._library.libbpf_set_print(_NO_MESSAGES)
+        self._ahead[self._name] = self
+        self._loading = Thread(target=self._load_ahead, daemon=True)
+        self._loading.start()
+
+    def _load_ahead(self) -> None:
+        self._refused = bool(self._library.bpf_object__load(self._handle))
+
+    def _contents_of_sections(self) -> dict[tuple[str, str], object]:
+        return {("section", name): ctypes.string_at(*place) for name, place in self._sections.items()}
+
+    def _take_over(self) -> bool:
+        """Becomes the object that was loaded ahead, if there is one that serves."""
+        ahead = self._ahead.get(self._name)
+        if ahead is None or ahead._loading is None:
+            return False
+        ahead._loading.join()
+        del self._ahead[self._name]
+        adjusted = {**self._adjusted, ("content", ""): self._content, **self._contents_of_sections()}
+        serves = not ahead._refused and adjusted == ahead._adjusted
+        if serves:
+            self._handle, ahead._handle = ahead._handle, self._handle
+        ahead.close()
+        self._library.libbpf_set_print(_keep_message)
+        return serves
+
     def load(self) -> None:
         """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
-        result = self._library.bpf_object__load(self._handle)
+        result = 0 if self._take_over() else self._library.bpf_object__load(self._handle)
         if result:
             reason = f"{os.strerror(-result)}; {complaint(_messages)}"
             raise SsllatencyError(f"the kernel didn't load the BPF programs ({reason}): {_advice(-result)}")

@@ -75,14 +75,14 @@ class Following:
         self._bursts = 0
         self.by_others: list[Mapping] = []  # what others than targets had mapped as code when `mapped` was called last
 
+    def load_ahead(self) -> None:
+        """Has a thread load what `load` waits for then."""
+        self._open().load_ahead()
+
     def load(self) -> None:
         """Creates the set, empty. SsllatencyError where the kernel refuses."""
-        self._object: BpfObject = open_object("follow")
+        self._object: BpfObject = self._open()
         self._stack.callback(self._object.close)
-        config = self._object.section(".rodata.follow_config", abi.FollowConfig)
-        for place, comm in zip(config.comms, self._rules.comms, strict=False):
-            place.value = comm.encode()[: abi.Geometry.COMM - 1]
-        config.cgroup = int(bool(self._rules.cgroup))
         self._object.load()
         self._bits = self._object.live_section("targets", TargetBits)
         self._ended = self._object.live_section("ended", EndedBits)
@@ -90,6 +90,15 @@ class Following:
         self._wishes = self._object.live_section(".data.follow_wishes", abi.FollowWishes)
         self._ring = self._stack.enter_context(Ring(self._object.map_fd("notices"), _RING_BYTES, ctypes.sizeof(abi.Notice)))
         self._name_cgroup()
+
+    def _open(self) -> BpfObject:
+        """The object, adjusted to the rules."""
+        opened = open_object("follow")
+        config = opened.section(".rodata.follow_config", abi.FollowConfig)
+        for place, comm in zip(config.comms, self._rules.comms, strict=False):
+            place.value = comm.encode()[: abi.Geometry.COMM - 1]
+        config.cgroup = int(bool(self._rules.cgroup))
+        return opened
 
     def _name_cgroup(self) -> bool:
         """Has the programs compare with the cgroup that is at the folder now, if any; whether that is another one."""

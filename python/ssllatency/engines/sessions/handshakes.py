@@ -103,8 +103,14 @@ class HandshakeSession:
         self._kept_names: dict[int, str] = {}
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 
-    def attach(self) -> None:
-        """Loads the object, fills its maps and attaches."""
+    def load_ahead(self) -> None:
+        """Has the object loaded for another session, whose request may have images where this one's has none yet; nothing else
+        may be done with this one."""
+        self._adjust()
+        self.attachment.load_ahead()
+
+    def _adjust(self) -> None:
+        """Before loading: adjusts the object to the request."""
         loaded = self.attachment.object
         config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
         config.mask = row_mask(self._request.by)
@@ -123,6 +129,10 @@ class HandshakeSession:
             for name, entries in _TALLIES.items():
                 loaded.resize_map(name, entries + _TALLIES_OF_ROW * rows)
         self._prepare_who(loaded, config)
+
+    def attach(self) -> None:
+        """Loads the object, fills its maps and attaches."""
+        self._adjust()
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")

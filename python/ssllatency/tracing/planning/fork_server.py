@@ -120,6 +120,11 @@ def running(wanted: bool) -> Iterator[None]:
             _server.close()
 
 
+def is_running() -> bool:
+    """Whether there is a server, and has not been told to end."""
+    return _server is not None
+
+
 def fork_reader(work: Work, sending: int, *, interruptible: bool) -> Child | None:
     """A reader that the server forked, which does the work and says it into `sending`. None where there is no server (now)."""
     return _server.fork(work, sending, interruptible=interruptible) if _server else None
