@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import re
 import struct
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image, Range
@@ -18,8 +21,13 @@ if TYPE_CHECKING:
 _ENDBR64, _BND = b"\xf3\x0f\x1e\xfa", b"\xf2"
 _THROUGH_SLOT = re.compile(rb"\xff[\x15\x25](?=(.{4}))", re.DOTALL)  # call or jmp *slot(%rip)
 _CALL_THROUGH_SLOT = 0x15
+_X86_DIRECT = re.compile(rb"[\xe8\xe9](?=(.{4}))", re.DOTALL)
 _LONGEST = 16  # bytes of a candidate with what may stand before it
+_MOST_INDEXED = 1 << 20  # bytes of code of an image all of whose calls are kept: it is asked for some again and again
 _ADRP_X16, _ADRP_MASK = 0x90000010, 0x9F00001F
+
+
+_indexes: WeakKeyDictionary[Image, dict[int, list[int]] | None] = WeakKeyDictionary()
 
 
 def calls_to(image: Image, addresses: Collection[int], within: Range | None = None) -> dict[int, list[int]]:
@@ -27,11 +35,39 @@ def calls_to(image: Image, addresses: Collection[int], within: Range | None = No
     sites: dict[int, list[int]] = {address: [] for address in addresses}
     if not sites:
         return sites
-    direct = _x86_direct if image.machine == "x86-64" else _aarch64_direct
-    for start, code in image.code_pieces(_LONGEST, within):
-        for site, target in direct(start, code, sites):
-            if not sites[target] or sites[target][-1] < site:  # pieces overlap
-                sites[target].append(site)
+    is_x86 = image.machine == "x86-64"
+    index = _index(image)
+    if index is None:
+        direct = _x86_direct if is_x86 else _aarch64_direct
+        pieces = image.code_pieces(_LONGEST, within)
+        return sites | _by_target(chain.from_iterable(direct(start, code, sites) for start, code in pieces))
+    start, end = within or (0, 1 << 64)
+    for address in sites:
+        found = index.get(address, [])
+        sites[address] = found[bisect_left(found, start) : bisect_left(found, end - (4 if is_x86 else 3))]  # whole ones
+    return sites
+
+
+def _index(image: Image) -> dict[int, list[int]] | None:
+    """All direct calls and jumps of the image by what they lead to; None where there is too much code."""
+    if image not in _indexes:
+        _indexes[image] = None
+        sizes = [(start, len(code)) for start, code in image.code_pieces(0)]
+        if sizes and sum(size for _, size in sizes) <= _MOST_INDEXED:
+            within = range(min(start for start, _ in sizes), max(start + size for start, size in sizes))
+            direct = _all_x86_direct if image.machine == "x86-64" else _aarch64_direct
+            pieces = image.code_pieces(_LONGEST)
+            _indexes[image] = _by_target(chain.from_iterable(direct(start, code, within) for start, code in pieces))
+    return _indexes[image]
+
+
+def _by_target(found: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """The addresses of calls, which come in the order of pieces of code that overlap, by what they lead to."""
+    sites: dict[int, list[int]] = {}
+    for site, target in found:
+        known = sites.setdefault(target, [])
+        if not known or known[-1] < site:
+            known.append(site)
     return sites
 
 
@@ -67,6 +103,15 @@ def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[t
         target = start + match.end() + 4 + displacement  # from the end of the instruction
         if target in targets:
             yield start + match.start(), target
+
+
+def _all_x86_direct(start: int, code: bytes, targets: range) -> Iterator[tuple[int, int]]:
+    """The same to very many targets."""
+    for match in _X86_DIRECT.finditer(code):
+        site = start + match.start()
+        target = site + 5 + int.from_bytes(match[1], "little", signed=True)
+        if target in targets:
+            yield site, target
 
 
 def _upper_halves(start: int, size: int, targets: Iterable[int]) -> set[int]:

@@ -11,6 +11,7 @@ from tests import programs
 from tests.fixtures import build
 from tests.fixtures.assembled import Assembled, assemble, function
 
+from ssllatency.code import calls
 from ssllatency.code.calls import calls_of, calls_to
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.handshake.source_files import file_names, places_naming
@@ -45,7 +46,9 @@ def test_calls_of_an_address_and_of_part_of_the_code(library: Assembled) -> None
     assert calls_to(library.image, set()) == {}
 
 
-def test_the_calls_in_libssl_are_those_that_objdump_shows() -> None:
+@pytest.mark.parametrize("most_indexed", [0, calls._MOST_INDEXED])
+def test_the_calls_in_libssl_are_those_that_objdump_shows(monkeypatch: pytest.MonkeyPatch, most_indexed: int) -> None:
+    monkeypatch.setattr(calls, "_MOST_INDEXED", most_indexed)
     if not LIBSSL.exists():
         pytest.skip(f"needs {LIBSSL} (Debian: apt-get install libssl3)")
     names = ("EVP_DigestSign", "X509_verify_cert", "CRYPTO_free", "SSL_get_options", "ERR_set_error")

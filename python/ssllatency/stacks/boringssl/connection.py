@@ -5,6 +5,8 @@ use, so SSL_get_error, which all of them need, shows where the BIOs lie as well.
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed_in
@@ -26,10 +28,19 @@ _RUN_HANDSHAKES = ("SSL_do_handshake", "SSL_accept", "SSL_connect")
 Path = tuple[int, int]
 
 
+_known: WeakKeyDictionary[Image, dict[str, int] | None] = WeakKeyDictionary()
+
+
 def boringssl_offsets(image: Image) -> dict[str, int] | None:
     """Byte offsets by name: "boringssl" is the pointer in SSL to the structure that contains "rwstate"; "rbio" and "wbio",
     where they are clear, lie in SSL, and so does "server", of which the bits "server_bits" count. None for an image that isn't
-    BoringSSL's."""
+    BoringSSL's. Every image is asked for them, some of them often."""
+    if image not in _known:
+        _known[image] = _offsets(image)
+    return _known[image]
+
+
+def _offsets(image: Image) -> dict[str, int] | None:
     function = image.function("SSL_get_error")
     path = _state(image, function.address) if function else None
     if function is None or path is None:
