@@ -7,7 +7,6 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -21,6 +20,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
 from ssllatency.stacks.file_names import has_library_name
+from ssllatency.stopping import wait_for
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     MappedFile,
@@ -139,15 +139,11 @@ class Follower:
         return self._notes.refused
 
     def wait(self, timeout_s: float, also: int | None = None) -> bool:
-        """Waits so long, or until a process has done something that is to be looked at; then looks. `also`: a descriptor that
-        can be read ends the wait as well; whether it did."""
+        """Waits so long, or until a process has done something that is to be looked at; then looks. A signal that asks for the
+        end ends the wait, and so does `also`, a descriptor, once it can be read: whether it can."""
         following = self._attachment.following
-        poll = select.poll()  # select() knows no descriptors from 1024 on
-        if also is not None:
-            poll.register(also, select.POLLIN)
-        if following:
-            poll.register(following.fileno(), select.POLLIN)
-        ready = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
+        descriptors = [following.fileno()] if following else []
+        ready = wait_for(descriptors if also is None else [*descriptors, also], timeout_s)
         if following:
             following.wait(0)
         self.look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.stopping import STOP
+from ssllatency.stopping import STOP, stop_is_asked_for, wait_for
 from ssllatency.targets import Selection
 from ssllatency.tracing.live import RunEnd, readings, snapshots
 from ssllatency.tracing.plan_source import PlanSource
@@ -60,6 +61,22 @@ def ending(duration: float) -> RunEnd:
 def test_a_signal_ends_a_run_whose_intervals_take_longer_than_they_last(number: signal.Signals) -> None:
     session = SlowSession(number)
     assert len(list(snapshots(cast("Any", session), ending(60), 0.001))) == session.reads == 4
+
+
+@pytest.mark.parametrize("number", sorted(STOP))
+def test_a_signal_that_is_blocked_ends_a_wait(number: signal.Signals) -> None:
+    """It goes on waiting to be asked for, and is told of in each later wait."""
+    readable, writable = os.pipe()
+    assert wait_for([readable], 0) == set()
+    os.write(writable, b".")
+    assert wait_for([readable], 300) == {readable}
+    os.read(readable, 1)
+    signal.pthread_kill(threading.get_ident(), number)
+    assert wait_for([readable], 300) == set()
+    assert wait_for([], 300) == set()
+    assert stop_is_asked_for()
+    os.close(readable)
+    os.close(writable)
 
 
 class Arriving:
