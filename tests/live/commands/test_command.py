@@ -22,6 +22,7 @@ import pytest
 from tests.live.clients.counted import TLS_1_3, Client, h2load
 from tests.live.commands.trace import PROGRAM, Trace, count, links_left, links_of, losses
 from tests.live.servers.nginx import Nginx, Settings, libssl_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -148,6 +149,46 @@ def test_nothing_stays_behind_even_when_killed(certificates: Path) -> None:
             process.communicate(timeout=20)
             client.connect_times(2)
             assert links_left(links) == set()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_signal_at_any_moment_of_the_start_ends_it_and_all_that_it_started(
+    certificates: Path, tmp_path: Path, *, kept: bool
+) -> None:
+    """Without a report before the probes are set, with one after. `kept`: plans of the libraries are."""
+    with Nginx(certificates) as server:
+        client = Client(server.port["ecdsa"], TLS_1_3)
+        command = [PROGRAM, "handshakes", "-p", str(server.master_pid)]
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "kept"), _MARK: str(tmp_path)}
+        subprocess.run([*command, "-d", "0.1"], env=environment, check=True, capture_output=True)
+        for number, delay_s in enumerate(step * 0.11 for step in range(8)):
+            if not kept:
+                environment["XDG_CACHE_HOME"] = str(tmp_path / str(number))
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+            time.sleep(delay_s)
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=20)
+            if errors.startswith("Tracing "):
+                assert process.returncode == 0
+                assert output
+            else:
+                assert process.returncode in (130, -signal.SIGINT)  # the latter before Python was up
+                assert (output, errors) == ("", "")
+            wait_for(lambda: not marked(str(tmp_path)))
+        client.connect_times(2)
+
+
+_MARK = "SSLLATENCY_TEST_MARK"
+
+
+def marked(value: str) -> list[str]:
+    """The processes whose environment holds this mark."""
+    mark, found = f"{_MARK}={value}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(folder.name)
+    return found
 
 
 def test_attaching_and_detaching_under_load(certificates: Path) -> None:
