@@ -26,7 +26,7 @@ class Absent(SsllatencyError):
 
 
 def phrase(error: BaseException) -> str:
-    """What an error says, for within another sentence: without the full stop."""
+    """Return an error's sentence without the full stop, for within another one."""
     return str(error).rstrip(".")
 
 

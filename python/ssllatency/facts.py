@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a file, as those know it who read files and those who list processes."""
+"""Contents of a file, as they are known to those who read files and those who list processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is in a file. `libraries`: those of the catalogue that it is or holds; `version`: how the library states it there,
-    as "OpenSSL 3.0.19 27 Jan 2026", "" if it doesn't; `others`: (implementation, version) of TLS in it that isn't traced;
-    `obstacle`: why TLS in it can't be traced that could be; `by_debug_file`: a separate file names its functions, or could if
-    it came. `name` and `release`: what of the version those are, as "OpenSSL" and "3.0.19"; the release is "" where it is
-    unknown."""
+    """The contents of a file. `libraries`: those of the catalogue that it is or holds; `version`: how the library states it
+    there, as "OpenSSL 3.0.19 27 Jan 2026", "" if it doesn't; `others`: (implementation, version) of TLS in it that isn't
+    traced; `obstacle`: why TLS in it can't be traced that could be; `by_debug_file`: a separate file names its functions, or
+    could if it came. `name` and `release`: what of the version those are, as "OpenSSL" and "3.0.19"; the release is "" where it
+    is unknown."""
 
     libraries: tuple[str, ...] = ()
     version: str = ""

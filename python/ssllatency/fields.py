@@ -35,7 +35,7 @@ class Field:
 
     @property
     def path(self) -> str:
-        """Where it stands, "" for the whole."""
+        """Its place in the document, "" for the whole."""
         if self._parent is None:
             return ""
         above = self._parent.path

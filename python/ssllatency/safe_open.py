@@ -60,11 +60,12 @@ _LIBC.syscall.restype = ctypes.c_long
 
 
 class NotRegular(OSError):
-    """What is there is no regular file of a real file system, or is too large."""
+    """The file is no regular one of a real file system, or is too large."""
 
 
 class Status(NamedTuple):
-    """What tells a file: major, minor and inode of its own, its size, and when its content and its inode were last changed."""
+    """The marks of a file: major, minor and inode of its own, its size, and when its content and its inode were last
+    changed."""
 
     identity: tuple[int, int, int]
     size: int

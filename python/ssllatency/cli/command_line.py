@@ -224,7 +224,7 @@ _LACKS = frozenset(
 
 
 def _lack(error: Exception) -> str | None:
-    """What the machine lacked, None where the error is another one."""
+    """Return what the machine lacked, None where the error is another one."""
     if isinstance(error, MemoryError):
         return os.strerror(errno.ENOMEM)
     if isinstance(error, RuntimeError) and "start new thread" in str(error):

@@ -21,7 +21,7 @@ class Bodies:
         self._graphs: dict[int, Graph | str] = {}
 
     def function(self, address: int) -> int | None:
-        """Where the function that holds `address` begins; None where the unwind tables know none.
+        """The beginning of the function that holds `address`; None where the unwind tables know none.
 
         Of a part that the compiler split off it is the part's own beginning.
         """

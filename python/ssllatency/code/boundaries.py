@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where instructions begin in straight-line code, from their lengths alone: a check on the planner's decoder that shares no
+"""Beginnings of instructions in straight-line code, from their lengths alone: a check on the planner's decoder that shares no
 code with it.
 
 Lengths of x86-64 instructions are those of the Intel SDM, volume 2, chapter 2 and the opcode maps of appendix A: prefixes, an
@@ -56,7 +56,7 @@ def _end(code: bytes, start: int) -> int | None:
 
 
 def _layout(code: bytes, at: int, prefixes: set[int]) -> tuple[_Layout, int]:
-    """What follows the opcode at `at`, and where."""
+    """The layout of what follows the opcode at `at`, and its place."""
     if code[at] != 0x0F:
         return _ONE_BYTE[code[at]], at + 1
     if code[at + 1] == 0x38:

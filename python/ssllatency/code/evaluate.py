@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small function returns, found by following its instructions on known and unknown values.
+"""Values that a small function returns, found by following its instructions on known and unknown values.
 
 `SSL_want` returns a field of its argument, `RSA_PKCS1_OpenSSL` the address of a table, a provider's query function a table that
 depends on a number: all are read this way, however they were compiled. Nothing is executed; calls are not entered; both ways of
@@ -21,7 +21,8 @@ _FieldValues = Mapping[tuple[int, ...], int]
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
-    """What the function at `address` can return, a value for each way out; None for a value that can't be determined.
+    """The values that the function at `address` can return, a value for each way out; None for a value that can't be
+    determined.
 
     `arguments` are what registers hold at entry. They are named as on x86-64 (rdi, rsi, …, the first arguments), on either
     machine. Empty where no way out was reached.
@@ -47,7 +48,7 @@ def followed_in(image: Image, address: int, case: Case) -> Evaluation:
 
 
 def returned_in_cases(image: Image, address: int, cases: Iterable[Case]) -> Iterator[list[Value]]:
-    """What returned() says of the function at `address` in each of the cases; its code is decoded once for all."""
+    """The results of returned() for the function at `address` in each of the cases; its code is decoded once for all."""
     evaluation = _evaluation(image)
     for case in cases:
         evaluation.results = []

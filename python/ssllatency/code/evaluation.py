@@ -126,7 +126,7 @@ class Evaluation(ABC):
             self.note_call(state, target)
 
     def load(self, state: State, address: Value, size: int) -> Value:
-        """What memory holds at `address`."""
+        """The value in memory at `address`."""
         if isinstance(address, Place):
             if address.base == "stack":
                 return narrowed(state.stack.get(address.offset), size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the planner needs to know of a machine: how control flows through an instruction, what it does to the stack pointer and
+"""A machine as the planner needs it: how control flows through an instruction, what it does to the stack pointer and
 to registers, and how the kernel runs it under a probe. One implementation an architecture
 (x86/, aarch64/); the planner sees no other.
 """
@@ -18,10 +18,10 @@ Frame = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Emulation:
-    """What the kernel emulates besides push, call, jmp, jcc and one-byte nop: canonical nops of several bytes (Linux 6.16), and
-    5-byte nops turned into calls (Linux 6.18, which must then not be probed in a leaf function: the call overwrites its red
-    zone). `calls`: whether a call may be a site at all. A process with a shadow stack would die of one, for neither the
-    emulated call nor the one that is stepped elsewhere leaves the right return address there."""
+    """The instructions that the kernel emulates besides push, call, jmp, jcc and one-byte nop: canonical nops of several bytes
+    (Linux 6.16), and 5-byte nops turned into calls (Linux 6.18, which must then not be probed in a leaf function: the call
+    overwrites its red zone). `calls`: whether a call may be a site at all. A process with a shadow stack would die of one, for
+    neither the emulated call nor the one that is stepped elsewhere leaves the right return address there."""
 
     multibyte_nops: bool = False
     optimised_nop5: bool = False
@@ -40,7 +40,7 @@ class Cost(StrEnum):
 
 
 class Flow(Enum):
-    """Where control goes after an instruction."""
+    """The ways in which control can go on after an instruction."""
 
     NEXT = "next"
     BRANCH = "branch"  # to the target or to the next instruction
@@ -73,7 +73,7 @@ class Instruction(Protocol):
     def flow(self) -> Flow: ...
     @property
     def target(self) -> int | None:
-        """Where a direct jump, branch or call goes."""
+        """The target of a direct jump, branch or call."""
 
     @property
     def padding(self) -> bool:
@@ -145,5 +145,5 @@ class Machine(Protocol):
         """Whether the jump that ends `path` is a jump within the function, by its form."""
 
     def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
-        """Where the last instruction of `path`, which runs in a straight line, branches on a 64-bit register's being NULL: that
-        register, the index of the instruction that looks at it, and whether the branch is taken for NULL."""
+        """Tell how the last instruction of `path`, which runs in a straight line, branches on a 64-bit register's being NULL:
+        that register, the index of the instruction that looks at it, and whether the branch is taken for NULL."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function returns on its ways out, found backwards from its `ret`s: in which register, or which constant."""
+"""Values that a function returns on its ways out, found backwards from its `ret`s: in which register, or which constant."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def value_bits(convention: Convention) -> int:
 
 @dataclass(frozen=True)
 class ExitValues:
-    """What is returned past an exit site. At a branch: if it is taken, and otherwise, None for the direction in which the call
-    goes on. At any other instruction both are the same."""
+    """The values returned past an exit site. At a branch: if it is taken, and otherwise, None for the direction in which the
+    call goes on. At any other instruction both are the same."""
 
     taken: Value | None = None
     other: Value | None = None
@@ -41,7 +41,7 @@ class ExitValues:
         return {value for value in (self.taken, self.other) if isinstance(value, str)}
 
     def towards(self, instruction: Instruction, successor: int) -> Value | None:
-        """What is returned if control goes from `instruction` to `successor`."""
+        """The value returned if control goes from `instruction` to `successor`."""
         return self.other if successor == instruction.end else self.taken
 
     def apart(self, instruction: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, ExitValues]]:
@@ -77,7 +77,7 @@ def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) ->
 
 
 def before(instruction: Instruction, value: Value | None, bits: int) -> Value | None:
-    """Where the value that is `value` after `instruction` is before it; `bits` of a register matter."""
+    """The place before `instruction` of the value that is `value` after it; `bits` of a register matter."""
     if not isinstance(value, str):
         return value
     if instruction.constant and instruction.constant[0] == value:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a register can hold while a small function is followed: a number, a place relative to a base, a field, or unknown."""
+"""Values that a register can hold while a small function is followed: a number, a place relative to a base, a field, or
+unknown."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class Field:
 
 @dataclass(frozen=True)
 class FieldPath:
-    """Where a value lies: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size` in
-    bytes (1, 2, 4 or 8) of the value. A null pointer on the way means that there is no value."""
+    """The place of a value: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size`
+    in bytes (1, 2, 4 or 8) of the value. A null pointer on the way means that there is no value."""
 
     offsets: tuple[int, ...]
     size: int

@@ -26,7 +26,7 @@ MAX_UNPACKER_MEMORY = 128 << 20
 
 @dataclass(frozen=True)
 class DebugLink:
-    """What .gnu_debuglink says: the file's name, without a folder, and the CRC of its content."""
+    """The contents of .gnu_debuglink: the file's name, without a folder, and the CRC of its content."""
 
     name: str
     crc: int
@@ -65,7 +65,8 @@ def debug_link(headers: Headers) -> DebugLink | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a debug file may be: `path` below `root`, and the CRC that it must have (None: its build-id is checked instead)."""
+    """A place where a debug file may be: `path` below `root`, and the CRC that it must have (None: its build-id is checked
+    instead)."""
 
     root: str
     path: str
@@ -78,7 +79,7 @@ class Place:
 
 
 def places(build_id: str, link: DebugLink | None, label: str, roots: Sequence[str]) -> Iterator[Place]:
-    """Where a debug file may lie, best first.
+    """The places where a debug file may lie, best first.
 
     `label` is the image's path as the target sees it; `roots` are the root folders to search, in this order.
     """

@@ -62,7 +62,7 @@ class Section:
 
 @dataclass(frozen=True)
 class _Table:
-    """Where a table of headers lies in the file: its offset, the size of an entry and how many there are."""
+    """The place of a table of headers in the file: its offset, the size of an entry and how many there are."""
 
     offset: int
     entry_size: int

@@ -26,7 +26,7 @@ _MOST_OCCURRENCES = 64
 
 @dataclass(frozen=True)
 class Signs:
-    """What to search for: names of symbols that the file defines, and texts in its data."""
+    """Signs to search for: names of symbols that the file defines, and texts in its data."""
 
     symbols: tuple[bytes, ...]
     texts: tuple[bytes, ...]

@@ -28,7 +28,8 @@ Entry = tuple[int, int, int]  # Elf64_Rela: r_offset, r_info, r_addend (unsigned
 
 
 class Relocations:
-    """Where the image's data holds addresses. ElfError from the constructor where a table is damaged or beyond its cap."""
+    """The places of the image's data that hold addresses. ElfError from the constructor where a table is damaged or beyond its
+    cap."""
 
     def __init__(self, headers: Headers, memory: Memory, symbols: DynamicSymbols) -> None:
         self._memory = memory

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where functions begin and end, from the unwind tables (.eh_frame), which stripping leaves in place.
+"""Bounds of functions, from the unwind tables (.eh_frame), which stripping leaves in place.
 
 The sorted table of .eh_frame_hdr leads to the one frame description that an address needs; without that table the section is
 read through once. A function that the compiler split has a description for each part.
@@ -67,7 +67,7 @@ class Unwind:
 
     @cached_property
     def _table(self) -> tuple[list[int], list[int]]:
-        """Where functions start, in ascending order, and the address of the frame description of each."""
+        """The starts of functions, in ascending order, and the address of the frame description of each."""
         try:
             rows = self._sorted_rows() or self._section_rows()
         except ElfError:

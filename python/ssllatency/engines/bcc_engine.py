@@ -203,7 +203,7 @@ def _error(result: int) -> int:
 
 @contextmanager
 def _words(said: list[str]) -> Iterator[None]:
-    """What the compiler and the verifier write to standard error meanwhile, by lines."""
+    """The words that the compiler and the verifier write to standard error meanwhile, by lines."""
     kept, caught = os.dup(2), os.memfd_create("bcc")
     os.dup2(caught, 2)
     try:

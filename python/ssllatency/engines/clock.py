@@ -35,7 +35,7 @@ class Span:
 
 
 def wall_clock_ns() -> int:
-    """What to add to the kernel's monotonic clock for the time of day, as of now: to a microsecond or so."""
+    """The nanoseconds to add to the kernel's monotonic clock for the time of day, as of now: to a microsecond or so."""
     tries = []
     for _ in range(5):
         before = time.monotonic_ns()

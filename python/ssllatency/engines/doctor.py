@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine lacks for tracing, each with the command that fixes it (package names are Debian's).
+"""Things that this machine lacks for tracing, each with the command that fixes it (package names are Debian's).
 
 The checks ask /proc, /sys and the loader, and change nothing. All that they ask is in `Host`, so that tests can describe
 any machine.
@@ -65,7 +65,7 @@ def bcc_version() -> str:
 
 
 def program_path(name: str) -> str | None:
-    """Where a program lies on the PATH, None where it doesn't."""
+    """The path of a program on the PATH, None where it doesn't."""
     from shutil import which  # takes a while to bring in, and most engines need no program
 
     return which(name)
@@ -73,8 +73,9 @@ def program_path(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Host:
-    """What the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency. `trial` loads
-    the BPF programs and says why the kernel refuses them, "" where it doesn't (trial.py); None leaves that out."""
+    """The host that the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency.
+    `trial` loads the BPF programs and says why the kernel refuses them, "" where it doesn't (trial.py); None leaves that
+    out."""
 
     bpf_object: Path
     root: Path = Path("/")
@@ -128,7 +129,7 @@ def blockers(host: Host, engine: str = DEFAULT_ENGINE) -> list[Finding]:
 
 
 def lacking(host: Host, engine: str = DEFAULT_ENGINE) -> str:
-    """What `host` lacks for tracing by `engine`, and what fixes it, as phrases; "" where it lacks nothing."""
+    """The things that `host` lacks for tracing by `engine`, and what fixes it, as phrases; "" where it lacks nothing."""
     missing = blockers(host, engine)
     return "; ".join(f"{finding.detail} (to fix it: {finding.remedy})" for finding in missing)
 

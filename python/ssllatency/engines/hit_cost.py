@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hit of a probe costs on this machine, measured on code of our own in this process.
+"""The cost of a hit of a probe on this machine, measured on code of our own in this process.
 
 A loop of a few instructions lies in a file that only exists in memory; one of them is probed by a program that does nothing,
 and what an iteration takes longer for it is the cost of a hit. It depends on the processor, on the hypervisor and on the
@@ -38,7 +38,7 @@ _Function = Callable[[int], object]
 
 
 class Hit(StrEnum):
-    """What the kernel does at a hit."""
+    """The kinds of work that the kernel does at a hit."""
 
     OPTIMISED = "optimised"
     EMULATED = "emulated"
@@ -82,9 +82,9 @@ LOOPS: Mapping[str, Mapping[Hit, Loop]] = {
 
 
 def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
-    """What a hit costs when attached by `method`, with a program that does nothing. Takes some 40 ms, 10 of them to attach. To
-    detach the kernel takes 30, waiting: that goes on once the answer is there. OSError where it refuses to attach, KeyError
-    for a processor that isn't supported.
+    """Measure the cost of a hit when attached by `method`, with a program that does nothing. Takes some 40 ms, 10 of them to
+    attach. To detach the kernel takes 30, waiting: that goes on once the answer is there. OSError where it refuses to attach,
+    KeyError for a processor that isn't supported.
 
     `returns`: whether return probes may be tried; else their cost is that of the reference. Where the kernel has no cheaper
     way for nops, they cost what other emulated sites do. A session's hits are those of multi: the kernel takes the same way
@@ -116,7 +116,7 @@ def _has(hit: Hit, method: kernel.Method) -> bool:
 
 
 def _iterations_ns(functions: Sequence[_Function], loops: Sequence[Loop]) -> list[float]:
-    """What an iteration of each takes."""
+    """The time of an iteration of each."""
     for function in functions:
         function(_ITERATIONS_SINGLE_STEPPED)  # brings in its page, and lets the kernel optimise the site
     batches = ([_batch_ns(*each) for each in zip(functions, loops, strict=True)] for _ in range(_BATCHES))
@@ -130,7 +130,7 @@ def _batch_ns(function: _Function, loop: Loop) -> int:
 
 
 def _after_work_ns(probed: _Function, unprobed: _Function) -> float:
-    """What a hit takes after other work: the first function passes a site, the second one is the same without a probe."""
+    """The time of a hit after other work: the first function passes a site, the second one is the same without a probe."""
     sending, receiving = socket.socketpair()
     with sending, receiving:
         return fmean(_in_new_memory_ns(probed, unprobed, sending, receiving) for _ in range(_AREAS))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process takes of its machine beside the kernel's maps and programs: the C library's heap, and open files."""
+"""Resources of this process beside the kernel's maps and programs: the C library's heap, and open files."""
 
 from __future__ import annotations
 

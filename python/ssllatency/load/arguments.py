@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tool's own arguments say: where it connects to, and how long it will run."""
+"""Facts in a tool's own arguments: where it connects to, and how long it will run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Endpoint:
 
 
 def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
-    """Where the tool connects to. LoadError where its arguments don't say."""
+    """The endpoint that the tool connects to. LoadError where its arguments don't say."""
     if tool == "s_time":
         address = _option(("-connect",), arguments) or _S_TIME_ADDRESS
     else:

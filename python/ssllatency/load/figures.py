@@ -19,7 +19,7 @@ class LoadError(SsllatencyError):
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """What a load generator is to do; each tool's command() raises LoadError for what that tool can't.
+    """A task for a load generator; each tool's command() raises LoadError for what that tool can't.
 
     Exactly one of `seconds` and `requests` is given. `connections` run at a time, on `threads`. `keep_alive`: a connection
     carries many requests, else each its own. `reuse`: a connection resumes the session of one before. `version` is "TLSv1.2" or
@@ -48,7 +48,7 @@ class LoadRequest:
 
     @property
     def url(self) -> str:
-        """What a tool that takes URLs is given."""
+        """The URL for a tool that takes one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"https://{host}:{self.port}{self.page}"
 

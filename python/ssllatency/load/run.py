@@ -37,7 +37,7 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True)
 class Output:
-    """What a tool printed. `status` is its exit status, negative for the signal that killed it; `duration_s` from its start to
+    """The output of a tool. `status` is its exit status, negative for the signal that killed it; `duration_s` from its start to
     its end; `cut_bytes` of its output weren't kept, in the middle of what it printed."""
 
     stdout: str

@@ -63,7 +63,7 @@ def by_function(snapshot: Snapshot) -> Snapshot:
 
 
 def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
-    """What happened between two snapshots of one trace. Series without a call in between are left out.
+    """The difference of two snapshots of one trace. Series without a call in between are left out.
 
     Minimum and maximum are the later snapshot's where they fall into the interval's lowest and highest bucket, else None.
     What isn't a count (targets, missing, calls in flight, notes) is the later snapshot's. Raises SsllatencyError when

@@ -30,7 +30,7 @@ class Connections:
 
 @dataclass(frozen=True)
 class ClientReport:
-    """What one run of a tool printed.
+    """The report of one run of a tool.
 
     `tool` is "s_time", "h2load", "ab" or "wrk", `version` what it calls itself, "" where it doesn't. `percentiles`: by the name
     of what was timed, from the percentile (50, 99.9) to seconds. `facts`: what was negotiated and done, as text. `caveats`:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement has cost the processes that were measured, and others."""
+"""The cost of a measurement to the processes that were measured, and others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True)
 class ProcessCost:
-    """What one traced process has paid. `hits`: of probes. `kernel_ns`: what the kernel took to get to the BPF programs and
+    """The cost to one traced process. `hits`: of probes. `kernel_ns`: what the kernel took to get to the BPF programs and
     back. `run_ns`: what these took, None where it isn't known. `cpu_ns`: the process's processor time meanwhile, None likewise.
     """
 
@@ -22,7 +22,7 @@ class ProcessCost:
 
 @dataclass(frozen=True)
 class CoreCost:
-    """What probes have taken of one processor, in nanoseconds: of all processes, the programs' own run time included where it
+    """The cost of probes on one processor, in nanoseconds: of all processes, the programs' own run time included where it
     is known."""
 
     core: int
@@ -31,7 +31,7 @@ class CoreCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """What tracing has cost. Times are nanoseconds of processor time, which the processes pay that hit the probes.
+    """The cost of tracing. Times are nanoseconds of processor time, which the processes pay that hit the probes.
 
     `hits`, `kernel_ns`, `run_ns` and `cpu_ns` are those of the traced processes together, each as in ProcessCost; hits are
     counted, what a hit takes is measured on this machine, and the programs' run time is that of samples. Children that have
@@ -55,7 +55,7 @@ class Cost:
 
     @property
     def total_ns(self) -> int:
-        """What the traced processes have paid, as far as it is known."""
+        """The cost to the traced processes, as far as it is known."""
         return self.kernel_ns + (self.run_ns or 0)
 
     @property
@@ -66,7 +66,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Moment:
-    """What processes had done by a time, on the monotonic clock: their read and write system calls and their nanoseconds of
+    """The work of processes by a time, on the monotonic clock: their read and write system calls and their nanoseconds of
     processor time, by PID."""
 
     at_s: float
@@ -79,7 +79,7 @@ _OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name !=
 
 
 def difference(later: Cost | None, earlier: Cost | None) -> Cost | None:
-    """What was paid in between; None where either isn't known. A sampled figure that has fallen is 0.
+    """The cost in between; None where either isn't known. A sampled figure that has fallen is 0.
 
     Where the programs' run time wasn't known yet at first, what is known of it later holds for each of their hits.
     """
@@ -101,7 +101,7 @@ def difference(later: Cost | None, earlier: Cost | None) -> Cost | None:
 
 
 def merge(costs: Sequence[Cost | None], *, one_host: bool) -> Cost | None:
-    """What was paid in all; None where that of any isn't known. Processes and processors mean something on one host only."""
+    """The cost in all; None where that of any isn't known. Processes and processors mean something on one host only."""
     known = [cost for cost in costs if cost is not None]
     if len(known) < len(costs) or not known:
         return None

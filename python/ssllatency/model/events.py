@@ -13,7 +13,7 @@ Event = tuple[int, int, int, int, bytes, int]
 
 
 class Returned(StrEnum):
-    """What a function returns."""
+    """The kinds of values that a function returns."""
 
     NUMBER = "number"  # an int
     POINTER = "pointer"
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Keys(Protocol):
-    """What an event's keys stand for. There are few different answers, so callers may cache what they derive from them."""
+    """The meaning of an event's keys. There are few different answers, so callers may cache what they derive from them."""
 
     def caller(self, key: bytes) -> Caller:
         """The caller of this key."""

@@ -30,7 +30,7 @@ _SHIFT = 480  # 2^480 is the first such power above it
 
 
 class Grid(Enum):
-    """Where the bounds of exponential buckets lie: at powers of 2^(1/16) of a unit. The value names the unit in JSON."""
+    """The bounds of exponential buckets: at powers of 2^(1/16) of a unit. The value names the unit in JSON."""
 
     SECONDS = "s"
     NANOSECONDS = "ns"

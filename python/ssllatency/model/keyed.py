@@ -32,14 +32,14 @@ def gathered(rows: Iterable[T], key: Callable[[T], Hashable], add: Callable[[Seq
 
 
 class Kept(Generic[H, A, B]):
-    """What `make` makes of some values, by key: kept as long as they are the very same objects, which don't change."""
+    """The results of `make` for some values, by key: kept as long as they are the very same objects, which don't change."""
 
     def __init__(self, make: Callable[[Sequence[A]], B]) -> None:
         self._make = make
         self._kept: dict[H, tuple[Sequence[A], B]] = {}
 
     def of(self, parts: Mapping[H, Sequence[A]]) -> dict[H, B]:
-        """What is made of each key's values; of other keys nothing is kept any more."""
+        """Return the result for each key's values; those of other keys are dropped."""
         self._kept = {key: self._made(key, values) for key, values in parts.items()}
         return {key: made for key, (_, made) in self._kept.items()}
 
@@ -50,7 +50,7 @@ class Kept(Generic[H, A, B]):
 
 
 def once(lists: Iterable[Iterable[H]]) -> tuple[H, ...]:
-    """What is in any of them, each once, in the order in which they first occur."""
+    """The items of all of them, each once, in the order in which they first occur."""
     return tuple(dict.fromkeys(chain.from_iterable(lists)))
 
 

@@ -31,7 +31,7 @@ def merge(*measured: Offload | None) -> Offload | None:
 
 
 def difference(later: Offload | None, earlier: Offload | None) -> Offload | None:
-    """What happened in between. Raises ValueError where `earlier` holds more than `later`."""
+    """The difference of the two. Raises ValueError where `earlier` holds more than `later`."""
     if earlier is None:
         return later
     if later is None:

@@ -24,7 +24,8 @@ def name_of(label: str) -> str:
 
 
 def identity_of(label: str | None) -> int | str:
-    """What it is told apart by: the PID alone, as a process's name may become known, or change, later; else the whole value."""
+    """The identity of the process: the PID alone, as a process's name may become known, or change, later; else the whole
+    value."""
     return pid_of(label) or label or ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen in windows only, and what is estimated from that: plain data.
+"""Counts that were seen in windows only, and what is estimated from that: plain data.
 model/windows/estimates.py makes the estimates."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Function = tuple[str, str]  # its name, and the outcome of its calls
 
 
 class Basis(StrEnum):
-    """What calls are scaled by."""
+    """The quantity that calls are scaled by."""
 
     IO_CALLS = "system calls"
     CPU_TIME = "CPU time"
@@ -22,8 +22,8 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """What the traced processes did: their read and write system calls, and their CPU time without what tracing took of it and
-    that by itself, in nanoseconds. None where it isn't known."""
+    """The work of the traced processes: their read and write system calls, and their CPU time without what tracing took of it
+    and that by itself, in nanoseconds. None where it isn't known."""
 
     io_calls: float | None = None
     own_ns: float | None = None
@@ -75,7 +75,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is estimated of a function's calls with one outcome: how many there were, and the 99th percentile of their times in
+    """The estimate for a function's calls with one outcome: how many there were, and the 99th percentile of their times in
     nanoseconds, None where none was seen."""
 
     function: str
@@ -86,7 +86,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Sampling:
-    """What was seen in windows only: these functions were watched for `watched_s` of `duration_s` seconds, in `windows`.
+    """The counts that were seen in windows only: these functions were watched for `watched_s` of `duration_s` seconds, in
+    `windows`.
 
     `unfinished`: calls that began in a window and hadn't ended a while after it: they aren't counted. `scaled_by`: what the
     calls of windows were scaled by. `chains`: what the estimates were made of, each the strata of one run in their order; where

@@ -86,7 +86,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Losses:
-    """What was missed. All are counts; a report prints those that aren't zero.
+    """Counts of what was missed. All are counts; a report prints those that aren't zero.
 
     `unmatched_entries`: calls that began and were never seen to end (a thread that exited or jumped out inside).
     `unmatched_exits`: calls seen to end whose beginning was not seen (those that ran when the trace began, too).

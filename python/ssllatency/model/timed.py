@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What everything timed has in common, calls of a function and parts of handshakes: durations in a histogram."""
+"""Common traits of everything timed, calls of a function and parts of handshakes: durations in a histogram."""
 
 from __future__ import annotations
 

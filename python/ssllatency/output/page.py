@@ -13,8 +13,8 @@ _NARROWEST = 80
 
 
 def output_page() -> Page:
-    """As wide as the terminal, within what reports are made for; beyond ASCII where its encoding is UTF-8. What isn't a
-    terminal gets lines as long as they are, without colours."""
+    """Return a page as wide as the terminal, within what reports are made for; beyond ASCII where its encoding is UTF-8. What
+    isn't a terminal gets lines as long as they are, without colours."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     unicode, columns = encoding == "utf8", _columns()
     if columns is None:

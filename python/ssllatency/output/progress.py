@@ -32,7 +32,7 @@ class Progress:
         clear_status()
 
     def expect(self, whole_s: float | None) -> None:
-        """How long it will take, as is thought now."""
+        """Set how long it will take, as is thought now."""
         self._whole_s = whole_s
 
     def show(self, elapsed_s: float, words: str) -> None:

@@ -55,7 +55,7 @@ def _at_most(file: BinaryIO) -> bytes:
 
 
 def add_output_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Where a recording is written."""
+    """Add the options that say where a recording is written."""
     parser.add_argument("-o", "--output", metavar="FILE", required=required, help="the file to write")
     parser.add_argument("--force", action="store_true", help="overwrite the file if it is there")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a file beside what is probed: which libraries, of which version, other TLS, and why it can't be traced."""
+"""Contents of a file beside what is probed: which libraries, of which version, other TLS, and why it can't be traced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_PARTS, _LONGEST_TEXT = 64, 4096
 
 
 def file_facts(image: Image, machine: str = "") -> FileFacts:
-    """What is in an image; nothing in one of another processor than `machine`, if that is given. ElfError where it is cut
+    """The contents of an image; nothing in one of another processor than `machine`, if that is given. ElfError where it is cut
     short. The decoder is brought in when this is called."""
     from ssllatency.probes.planner import libraries_in
     from ssllatency.stacks.file_names import has_library_name

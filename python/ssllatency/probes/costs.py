@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What probes cost, in nanoseconds a hit, before the program's own work.
+"""The cost of probes, in nanoseconds a hit, before the program's own work.
 
 Sites are chosen by REFERENCE, so that a plan doesn't depend on the machine that made it: measured on an x86-64 virtual machine
 with Linux 6.18 and an empty BPF program. A trap that the kernel emulates took 490 to 530 ns there, one that it single-steps
@@ -31,7 +31,7 @@ class HitCosts:
     after_work: int
 
     def amid(self, work_ns: float) -> HitCosts:
-        """What hits take between which processes work for so long on average."""
+        """The time of hits between which processes work for so long on average."""
         more = round(self.after_work * min(1.0, work_ns / WORK_NS))
         return replace(
             self,
@@ -51,8 +51,8 @@ RETURN_PROBE_NS = REFERENCE.returning
 
 
 def cost_ns(plan: OperationPlan, costs: HitCosts = REFERENCE) -> int:
-    """What the probes add at most to one call that succeeds: the entry, the dearest way out, and the sites on that way that are
-    passed without leaving."""
+    """The time that the probes add at most to one call that succeeds: the entry, the dearest way out, and the sites on that way
+    that are passed without leaving."""
     exits = [probe for probe in plan.probes if probe.role is Role.EXIT]
     return _at_most(plan, [probe for probe in exits if not probe.fails] or exits, costs)
 

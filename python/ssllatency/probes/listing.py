@@ -89,7 +89,7 @@ def _facts(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[s
 
 
 def hit_fields(costs: HitCosts) -> dict[str, Any]:
-    """What hits take, as fields of a document."""
+    """The costs of hits, as fields of a document."""
     return {**asdict(costs), "measured_here": costs is not REFERENCE}
 
 
@@ -121,7 +121,7 @@ def _note(probe: Probe) -> str:
 
 
 def fact(name: str, value: str, most: int | None) -> Iterator[str]:
-    """What is known of a file, in as many lines as it takes."""
+    """A fact about a file, in as many lines as it takes."""
     indent = " " * 13
     line = f"  {name:<11}{value}"
     yield from [line] if most is None else textwrap.wrap(line, most, subsequent_indent=indent, break_on_hyphens=False)
@@ -146,7 +146,7 @@ def _missing(plan: ImagePlan, most: int | None) -> Iterator[str]:
 
 
 def reasons(pairs: Iterable[tuple[str, str]], most: int | None = None) -> Iterator[str]:
-    """What has the same reason in one paragraph; the pairs are (reason, what)."""
+    """A paragraph for each reason with all that has it; the pairs are (reason, what)."""
     width = min(_WIDTH, most or _WIDTH)
     by_reason: dict[str, list[str]] = {}
     for reason, what in pairs:

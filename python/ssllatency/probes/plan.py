@@ -17,7 +17,7 @@ NOT_IN_LIBRARY = "not in this library"  # the reason of an operation that this v
 
 
 class Role(StrEnum):
-    """What a probe does. ENTRY takes the time stamp; EXIT is an instruction on the way out, past which the return value is
+    """The roles of a probe. ENTRY takes the time stamp; EXIT is an instruction on the way out, past which the return value is
     known to be in one register; RETURN is a kernel return probe on the function's entry, and stands for the entry probe at
     the same place as well (both in one, a uprobe session, where the kernel has it)."""
 
@@ -75,7 +75,7 @@ class Probe:
     fails: bool = False
 
     def values(self) -> tuple[str | int, ...]:
-        """What is returned past an exit site, in the directions in which the call is left, taken first: a register or a
+        """The values returned past an exit site, in the directions in which the call is left, taken first: a register or a
         constant. One value where the directions don't differ, none for other roles."""
         if self.role is not Role.EXIT:
             return (self.return_register,) if self.return_register else ()
@@ -86,7 +86,7 @@ class Probe:
         return {Leaving.BOTH: (taken, other), Leaving.TAKEN: (taken,), Leaving.OTHER: (other,)}[self.leaving]
 
     def value_note(self) -> str:
-        """What is returned past an exit site, in words: "value in rbx", "value 1 if jne", "value 1 if jne, else in rbx"."""
+        """The values returned past an exit site, in words: "value in rbx", "value 1 if jne", "value 1 if jne, else in rbx"."""
         said = [f"in {value}" if isinstance(value, str) else f"{value}" for value in self.values()]
         if not said or not self.condition:
             return f"value {said[0]}" if said else ""
@@ -168,7 +168,7 @@ class SslOffsets:
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """What is probed in one file. `code` holds every site.
+    """The sites in one file. `code` holds every site.
 
     `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none);
     `machine` "x86-64" or "aarch64": registers are named as there; `stack` the TLS stack that these belong to, by its name in

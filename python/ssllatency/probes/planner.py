@@ -35,7 +35,7 @@ def libraries_in(image: Image) -> tuple[str, ...]:
 
 
 def kind_of(image: Image) -> str:
-    """What the file is: a library of the catalogue by its name, "static" for several of them in one file, "" for none."""
+    """The kind of the file: a library of the catalogue by its name, "static" for several of them in one file, "" for none."""
     libraries = libraries_in(image)
     return libraries[0] if len(libraries) == 1 else "static" if libraries else ""
 

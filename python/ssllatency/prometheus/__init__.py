@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ssllatency export` has counted, read back from Prometheus as a recording."""
+"""Counts of `ssllatency export`, read back from Prometheus as a recording."""

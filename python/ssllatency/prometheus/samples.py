@@ -28,7 +28,7 @@ class Samples:
     values: Mapping[float, Value] = field(default_factory=dict)
 
     def counted(self, earlier_s: float, later_s: float) -> Value | None:
-        """What was counted from one time to the other; None where nothing was, or the series isn't there at the end.
+        """The count from one time to the other; None where nothing was, or the series isn't there at the end.
 
         A series that begins in between has counted all of its value since; so has one that was reset, whose counts from the
         first time to the reset are lost.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the name of a file tells of it, before anybody looks inside: whether it is a library that is traced, or one of an
+"""Facts that the name of a file tells, before anybody looks inside: whether it is a library that is traced, or one of an
 implementation that isn't."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image's code shows of handshakes: the calls of a stack's functions that are phases."""
+"""The parts of an image's code that make handshakes: the calls of a stack's functions that are phases."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519
 
 @dataclass(frozen=True)
 class Names:
-    """What codes mean in one library, or in the libraries of one process."""
+    """The names of codes in one library, or in the libraries of one process."""
 
     reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """(library, reason) to its text; library 0 has the reasons that all libraries share."""

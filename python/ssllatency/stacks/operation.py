@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stack says of a function that can be timed: how it is found, and what its return value means."""
+"""A function that can be timed, as a stack describes it: how it is found, and what its return value means."""
 
 from __future__ import annotations
 

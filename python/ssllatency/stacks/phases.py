@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stack says of the calls that a handshake's phases are, and of the functions that raise errors."""
+"""The calls that a handshake's phases are, as a stack describes them, and of the functions that raise errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What the time of a call goes to."""
+    """The phases that the time of a call goes to."""
 
     PRIVATE_KEY = "private_key"
     KEY_EXCHANGE = "key_exchange"
@@ -18,15 +18,15 @@ class Phase(StrEnum):
 
 
 class Transport(StrEnum):
-    """What the time of a call goes to that reads or writes the connection, where it sleeps meanwhile."""
+    """The waits that the time of a call which reads or writes the connection goes to, where it sleeps meanwhile."""
 
     WAIT_PEER = "wait_peer"
     WAIT_WINDOW = "wait_window"
 
 
 class Offer(StrEnum):
-    """What a call tells of the client's offer. TICKET: it is made only where there is a session ticket, within a call that is
-    made in any case, and is no phase of its own. CACHE: it looks in the cache of sessions."""
+    """The fact that a call tells of the client's offer. TICKET: it is made only where there is a session ticket, within a call
+    that is made in any case, and is no phase of its own. CACHE: it looks in the cache of sessions."""
 
     TICKET = "ticket"
     CACHE = "cache"
@@ -78,7 +78,7 @@ class ErrorFunction:
 
 @dataclass(frozen=True)
 class MissingPart:
-    """What of a handshake is not seen in a file, and why (a phrase without a full stop)."""
+    """A part of a handshake that is not seen in a file, and why (a phrase without a full stop)."""
 
     what: str
     reason: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is traced: processes, the files that they map, and the kernel's own handle on such a file. Everything here only reads
+"""Targets: processes, the files that they map, and the kernel's own handle on such a file. Everything here only reads
 below /proc, whose path is a parameter, so that tests can pass a tree of their own."""
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ def _probed_nop(own: bytes, content: bytes, at: int) -> int:
 
 
 def _address(maps: bytes, file: MappedFile, offset: int) -> int | None:
-    """Where that place of the file is mapped. Of several files with its numbers it is the one that is called the same."""
+    """The address at which that place of the file is mapped. Of several files with its numbers it is the one that is called the
+    same."""
     shown = shown_path(file)
     places: dict[bool, int] = {}
     for match in _EXECUTABLE.finditer(maps):

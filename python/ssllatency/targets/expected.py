@@ -128,7 +128,7 @@ def _root_identity(process: Path) -> tuple[int, ...] | None:
 
 
 def _paths(root: str, pids: Sequence[int], proc: Path) -> Iterator[str]:
-    """Where a library may lie, in the order in which a loader looks."""
+    """The paths at which a library may lie, in the order in which a loader looks."""
     folders = [folder for pid in pids for folder in (*_asked_for(pid, proc), *_beside(pid, proc))]
     for folder in islice(dict.fromkeys(folders), _MOST_FOLDERS):
         yield from (f"{folder}/{name}" for name in SONAMES)

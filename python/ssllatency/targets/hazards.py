@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes probes dangerous to a process: a seccomp filter, a shadow stack. Read from /proc/PID/task/TID/status."""
+"""Hazards of probes to a process: a seccomp filter, a shadow stack. Read from /proc/PID/task/TID/status."""
 
 from __future__ import annotations
 

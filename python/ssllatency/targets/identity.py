@@ -69,7 +69,7 @@ class Version(NamedTuple):
 
 
 def told_apart(pid: int, files: Iterable[MappedFile], proc: Path) -> list[MappedFile]:
-    """What a process maps, with the identity of each file, and each file once.
+    """The mappings of a process, with the identity of each file, and each file once.
 
     A file that can't be asked, because it isn't permitted or the mapping is gone, goes by its numbers.
     """

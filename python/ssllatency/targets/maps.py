@@ -91,7 +91,7 @@ def denied(pid: int) -> SsllatencyError:
 
 
 def as_root(capability: str) -> str:
-    """What to do where something isn't permitted that `capability` permits. Root may be refused as well, by a container or a
+    """The advice where something isn't permitted that `capability` permits. Root may be refused as well, by a container or a
     security module."""
     if os.geteuid():
         return f"run ssllatency as root (sudo), or with {capability}"

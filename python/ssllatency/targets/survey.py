@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does TLS on this host: processes, their containers and ports, and the TLS implementations that they map. Reads /proc and
-the files; attaches nothing."""
+"""A survey of what does TLS on this host: processes, their containers and ports, and the TLS implementations that they map.
+Reads /proc and the files; attaches nothing."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PR
 
 @dataclass(frozen=True)
 class _Look:
-    """What a process maps: candidates are those of its `files` whose content tells whether they hold TLS."""
+    """The mappings of a process: candidates are those of its `files` whose content tells whether they hold TLS."""
 
     process: Process
     executable: str | None

@@ -28,7 +28,8 @@ def find_expected(selection: Selection, processes: Iterable[Process], stack: Exi
 
 
 def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: PlanSource) -> Planned:
-    """What is traced already, and after it those of the expected files that hold TLS code and that nobody maps yet.
+    """The files that are traced already, and after them those of the expected files that hold TLS code and that nobody maps
+    yet.
 
     A file that to the kernel may be another of them is left out. A process that maps it is found then.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the files that processes map, remembered from one run to the next by what a file is: device, inode, size and the
+"""Contents of the files that processes map, remembered from one run to the next by what a file is: device, inode, size and the
 times of its last changes (that of its inode can't be set back)."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class KnownFiles:
         self.unlooked: list[str] = []
 
     def describe(self, fd: int, path: str, root: str = "/") -> FileFacts:
-        """What is in the file; SsllatencyError where it is a damaged library or can't be read. `root`: where its process's
+        """The contents of the file; SsllatencyError where it is a damaged library or can't be read. `root`: where its process's
         root lies, in which its debug file may be."""
         status = os.fstat(fd)
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
@@ -100,7 +100,7 @@ class KnownFiles:
 
 
 def look_inside(path: str, label: str, root: str = "/", machine: str | None = None) -> FileFacts:
-    """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe.
+    """The contents of the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe.
 
     Nothing is in code of another processor than `machine`, this one if it isn't said, "" for any: an emulator maps it, and the
     kernel runs none of it.
@@ -114,7 +114,7 @@ def look_inside(path: str, label: str, root: str = "/", machine: str | None = No
 
 
 def facts_of(findings: Findings, file: File) -> FileFacts:
-    """What is in a file; one that can't be read is an obstacle where it is a traced library by its name."""
+    """The contents of a file; one that can't be read is an obstacle where it is a traced library by its name."""
     try:
         return findings.ask(file, FACTS)
     except ElfError as error:
@@ -137,7 +137,7 @@ def why_not_traced(path: str) -> str:
 
 
 def _read(entry: object) -> dict[str, FileFacts]:
-    """What an entry says; nothing where any of it is odd."""
+    """The facts of an entry; nothing where any of it is odd."""
     try:
         return {key: NOTHING if facts.value is None else read_facts(facts) for key, facts in Field(entry).members()}
     except FieldError:

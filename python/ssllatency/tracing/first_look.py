@@ -29,9 +29,9 @@ OTHER = 0  # instead of a PID: processes that had no row of their own any more
 
 
 def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> dict[int, Seen]:
-    """What was seen of these processes and their children within so many seconds, by PID; nothing of those without a handshake.
-    OTHER stands for those for which there is no room. SIGINT ends it sooner. SsllatencyError where this
-    machine, or any of the processes, can't be traced."""
+    """Return what was seen of these processes and their children within so many seconds, by PID; nothing of those without a
+    handshake. OTHER stands for those for which there is no room. SIGINT ends it sooner. SsllatencyError where this machine, or
+    any of the processes, can't be traced."""
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hit of a probe costs on this machine: measured once a boot, and then taken from the cache."""
+"""The cost of a hit of a probe on this machine: measured once a boot, and then taken from the cache."""
 
 from __future__ import annotations
 

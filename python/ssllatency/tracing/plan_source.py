@@ -72,7 +72,7 @@ class PlanSource:
         return self.handshake_plan(image.file, image.plan.path, _root_of(image))
 
     def names_of(self, image: TracedImage) -> Names:
-        """What the codes mean that a file uses which processes map; nothing where that can't be told. It is asked for a report,
+        """The names of the codes that a mapped file uses; nothing where that can't be told. It is asked for a report,
         when a signal may have ended the run."""
         try:
             return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
@@ -82,7 +82,7 @@ class PlanSource:
             return Names()
 
     def facts(self, path: str, label: str, root: str = "/") -> FileFacts:
-        """What is in the file at `path`; arguments as those of plan()."""
+        """The contents of the file at `path`; arguments as those of plan()."""
         return facts_of(self._findings, File(path, label, root))
 
     def make_ahead(self, files: Iterable[File], *, meanwhile: Callable[[], object] = lambda: None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run knows of the files that processes map: which are traced, and which need no second look.
+"""A run's knowledge of the files that processes map: which are traced, and which need no second look.
 
 A traced file is open for as long as the run, so that its identity stays its own. Of any other only its version is remembered:
 its number may go to another file, which may hold TLS, and so may it itself once it is written to. What the kernel tells of a

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def finding_lines(finding: doctor.Finding, page: Page) -> list[str]:
-    """What was found, and the command that fixes it; what prevents tracing stands out."""
+    """The findings, each with the command that fixes it; what prevents tracing stands out."""
     word = _word(finding)
     line = f"{word:8} {printable(f'{finding.name}: {finding.detail}')}"
     remedy = [f"{'':8}   to fix it: {printable(finding.remedy)}"] if finding.remedy else []

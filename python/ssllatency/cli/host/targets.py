@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_alone() -> int:
-    """What `ssllatency` alone does on a terminal: the list, where it may trace the rates of handshakes, and the line to type
+    """Do what `ssllatency` alone does on a terminal: the list, where it may trace the rates of handshakes, and the line to type
     next."""
     surveyed = _surveyed(Selection())
     _print(surveyed)

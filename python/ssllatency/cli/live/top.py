@@ -93,7 +93,7 @@ def _labels(arguments: argparse.Namespace) -> tuple[object, ...]:
 
 
 def _choice(arguments: argparse.Namespace) -> Choice:
-    """What is shown at first. SsllatencyError for a view or column that there isn't."""
+    """The first view. SsllatencyError for a view or column that there isn't."""
     from ssllatency.model.live.reading import views
     from ssllatency.reports.live.columns import columns
     from ssllatency.reports.live.shown import Choice

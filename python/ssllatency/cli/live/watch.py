@@ -112,7 +112,7 @@ def _watcher(arguments: argparse.Namespace, folder: Folder | None, action: Actio
 
 
 def _kept(folder: Folder | None, incident: Incident) -> Path | None:
-    """Where the recording is. What can't be written is no reason to end."""
+    """Say where the recording is. One that can't be written is no reason to end."""
     try:
         return folder.keep(incident.recording) if folder else None
     except SsllatencyError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small aarch64 function returns: evaluation.py for the other machine, from the 32-bit words of the instructions.
+"""Values that a small aarch64 function returns: evaluation.py for the other machine, from the 32-bit words of the instructions.
 
 Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "A64 instruction set encoding". An instruction that isn't
 listed here leaves its destination unknown.
@@ -140,7 +140,7 @@ def _holds(state: State, condition: int) -> bool | None:
 
 
 def _compute(evaluation: Aarch64Evaluation, state: State, word: int, address: int) -> None:
-    """What an instruction does that isn't a branch."""
+    """Follow an instruction that isn't a branch."""
     group = word >> 25 & 15
     if group & 0b0101 == 0b0100:
         _memory(evaluation, state, word)
@@ -274,7 +274,7 @@ def _bits(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
 
 
 def _selected(state: State, word: int) -> tuple[Value, Value]:
-    """What a select gives where its condition holds, and where it doesn't."""
+    """The values that a select gives where its condition holds, and where it doesn't."""
     yes, no = _read(state, word, word >> 5 & 31), _read(state, word, word >> 16 & 31)
     inverts, adds = word >> 30 & 1, word >> 10 & 1
     if inverts or adds:

@@ -111,7 +111,7 @@ class Aarch64Instruction:
 
     @cached_property
     def memory(self) -> Access | None:
-        """What it does as a load or store."""
+        """Its access to memory, as a load or store."""
         return access(self.word) if self._group in _MEMORY else None
 
     @cached_property

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an indirect jump of aarch64 code goes: through a jump table of the function itself, or through one slot of a structure.
+"""The targets of an indirect jump in aarch64 code: through a jump table of the function itself, or through one slot of a
+structure.
 
 Works backwards along a path, one way from the function's entry to the jump, as x86/tables.py does. Compilers write a jump table
 as `ldrb w, [table, index]; adr base, …; add target, base, w, sxtb #2; br target`, with entries of 1, 2 or 4 bytes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small x86-64 function returns: the instructions that evaluation.py follows, as Capstone decodes them.
+"""Values that a small x86-64 function returns: the instructions that evaluation.py follows, as Capstone decodes them.
 
 An instruction that isn't listed here leaves what it writes unknown.
 """

@@ -154,7 +154,7 @@ class X86Instruction:
         return frozenset(names[register] for register in self.raw.written if register in names) - {"rsp"}
 
     def _written_by_opcode(self) -> frozenset[str] | None:
-        """What it writes where its opcode says so, else None."""
+        """The registers that it writes where its opcode says so, else None."""
         opcode, operation = self.opcode, self.modrm >> 3 & 7
         if opcode in _WRITE_REG:
             return _ONE[operation | (self.rex & 4) << 1]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an indirect jump of x86-64 code goes: through a jump table of the function itself, or through one slot of a structure.
+"""The targets of an indirect jump in x86-64 code: through a jump table of the function itself, or through one slot of a
+structure.
 
 Works backwards along a path, one way from the function's entry to the jump: from the jump to what defined its register, to the
 load from the table, to the table's address and to the comparison that bounds the index.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files to trace are to every engine: what of them is left out, what of them can't be read, whether two are one."""
+"""Files to trace, as every engine sees them: functions that are left out, connections that can't be read, files that may be
+one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
 
 
 def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
-    """What a file holds and isn't traced. What this version of a library doesn't have isn't missing."""
+    """The operations that a file holds and that aren't traced. What this version of a library doesn't have isn't missing."""
     return tuple(
         Missing(missing.operation, plan.path, missing.reason) for missing in plan.missing if missing.reason != NOT_IN_LIBRARY
     )

@@ -56,7 +56,7 @@ class Probing:
         return self._linker.method is not kernel.Method.PERF and bool(self._entry_links or self.exit_links)
 
     def offset_in(self, file: str) -> int | None:
-        """Where one of the sites of that file lies, None where it has none."""
+        """The offset of one of the sites of that file, None where it has none."""
         return self._offsets.get(file)
 
     def add(self, images: Sequence[ImageSites], more: Mapping[str, Sequence[Sites]]) -> None:
@@ -167,7 +167,7 @@ def close_side_by_side(probings: Sequence[Probing]) -> None:
 
 
 def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:
-    """Where the sites of an image lie, `number` its place in the lists of `more`."""
+    """The offsets of the sites of an image, `number` its place in the lists of `more`."""
     lists = (
         sites.exits,
         sites.frees,

@@ -73,7 +73,7 @@ class Processes:
             self.meter.tick(self.targets)
 
     def cost(self) -> Cost | None:
-        """What tracing has cost so far, None where that isn't known."""
+        """The cost of tracing so far, None where that isn't known."""
         cost = self.meter.read(self.targets) if self.meter else None
         seen = self.around.share() if self.around else None
         if cost is None or cost.cpu_ns is None or seen is None:
@@ -81,7 +81,7 @@ class Processes:
         return replace(cost, seen_ns=round(seen * cost.cpu_ns))
 
     def spent(self) -> Spent | None:
-        """What tracing has cost so far, by process too, and what the processes have used; None where it isn't measured."""
+        """The cost of tracing so far, by process too, and what the processes have used; None where it isn't measured."""
         return self.meter.spent(self.targets, each=True) if self.meter else None
 
     def spent_unhit(self) -> Spent | None:
@@ -93,11 +93,11 @@ class Processes:
         return time.process_time_ns() + (self.meter.elsewhere_ns() if self.meter else 0)
 
     def bursts(self) -> int:
-        """As Following has it; 0 where nobody is followed."""
+        """Bursts, as Following counts them; 0 where nobody is followed."""
         return self.following.bursts if self.following else 0
 
     def work(self) -> Work:
-        """What the processes have done so far."""
+        """The work of the processes so far."""
         io_calls = self._io_calls.total(self.targets) if self._io_calls else None
         spent = self.meter.spent(self.targets) if self.meter and self._io_calls else None
         if spent is None:

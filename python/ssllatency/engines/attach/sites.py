@@ -61,7 +61,7 @@ _HITS = {
 
 
 def site(probe: Probe, cookie: int = 0) -> tuple[int, int]:
-    """Where the probe lies, and the cookie with what the kernel does at a hit of it."""
+    """The offset of a probe, and the cookie that tells the kernel side what to do at a hit."""
     return probe.offset, cookie | _HITS[probe.cost] << abi.Cookie.HIT
 
 
@@ -102,7 +102,7 @@ def argument(number: int | None) -> int:
 
 
 def _ending(constant: int | None, leaving: bool) -> int:
-    """What a direction of an exit site tells, as enum ssll_exit has it."""
+    """The meaning of a direction of an exit site, as enum ssll_exit has it."""
     if not leaving:
         return abi.Exit.GOES_ON
     return abi.Exit.IN_REGISTER if constant is None else abi.Exit.CONSTANT + constant

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the running kernel can attach with, asked of the kernel itself, and uprobe_multi links through the bpf system call."""
+"""Ways of attaching that the running kernel has, asked of the kernel itself, and uprobe_multi links through the bpf system
+call."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ def filters_whole_processes() -> bool:
 
 
 def machine() -> str:
-    """What plans call the processor of this machine: "x86-64", "aarch64", or its name of uname."""
+    """The name that plans have for the processor of this machine: "x86-64", "aarch64", or its name of uname."""
     name = os.uname().machine
     return "x86-64" if name == "x86_64" else name
 

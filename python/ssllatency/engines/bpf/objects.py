@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the kernel side lies: inside the package when installed, in a checkout otherwise."""
+"""The folder of the BPF objects: inside the package when installed, in a checkout otherwise."""
 
 from __future__ import annotations
 

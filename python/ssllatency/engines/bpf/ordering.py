@@ -9,7 +9,7 @@ _lock = threading.Lock()
 
 
 def keep_order() -> None:
-    """What is read before the call stays before what is read or written after it. x86-64 keeps that order by itself, aarch64
+    """Keep reads before the call before reads and writes after it. x86-64 keeps that order by itself, aarch64
     doesn't.
 
     Python has no fence, but its locks are ones: what precedes the release of a lock is done before it is taken again, and what

@@ -34,7 +34,7 @@ def ring_size(wanted: int) -> int:
 
 
 def stride_of(record: int) -> int:
-    """What a record of so many bytes takes in the ring, header and padding included."""
+    """The room that a record of so many bytes takes in the ring, header and padding included."""
     return HEADER + (record + 7) // 8 * 8
 
 
@@ -86,7 +86,7 @@ class Ring:
         return bool(self._poll.poll(timeout_s))
 
     def fileno(self) -> int:
-        """What can be read when there is a wake-up for `wait`, for select()."""
+        """The descriptor that can be read when there is a wake-up for `wait`, for select()."""
         return self._poll.fileno()
 
     def read(self, most: int = _MOST) -> bytes:

@@ -46,7 +46,7 @@ def exists(pid: int) -> bool:
 
 
 class HoldingTable(ctypes.Structure):
-    """What the processes of each slot hold of the handshakes' tables."""
+    """The entries that the processes of each slot hold of the handshakes' tables."""
 
     _fields_ = (("of", abi.Holding * SLOTS),)
 

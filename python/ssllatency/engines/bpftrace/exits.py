@@ -46,7 +46,7 @@ def _value(value: str | int) -> str:
 
 
 def _register(name: str) -> str:
-    """As bpftrace calls it: rax is ax, r8 is r8, aarch64's x0 is r0."""
+    """Return bpftrace's name of the register: rax is ax, r8 is r8, aarch64's x0 is r0."""
     if name.startswith("x"):
         return f"r{name[1:]}"
     return name if name[1:].isdigit() else name.removeprefix("r")

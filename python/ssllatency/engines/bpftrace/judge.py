@@ -58,7 +58,7 @@ def _server_word(offsets: SslOffsets) -> str:
 
 
 def unsuccessful_ssl(offsets: SslOffsets, codes: Codes, emit: Emit) -> Lines:
-    """What SSL_get_error would look at: names the retry or the failure."""
+    """Look at what SSL_get_error would look at: names the retry or the failure."""
     unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
     if offsets.rwstate is None:
         return [unknown]

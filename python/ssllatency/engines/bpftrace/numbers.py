@@ -107,7 +107,7 @@ class Row:
     most: int | None = None
 
     def series(self, key: collect.Key, operations: Sequence[str], wanted: LinearRange) -> Series:
-        """As a series of the model."""
+        """Return it as a series of the model."""
         pid, number, outcome = key
         return Series(
             function=operations[number],
@@ -127,7 +127,7 @@ class Row:
 
 
 def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:
-    """What the maps hold, by process, operation and outcome. `process` gives the process under which another counts."""
+    """The contents of the maps, by process, operation and outcome. `process` gives the process under which another counts."""
     counted: dict[collect.Key, Row] = defaultdict(Row)
     for (pid, row, slot), calls in keyed(maps, "@calls"):
         counted[process.get(pid, pid), *divmod(row, _OUTCOMES)].slots[slot] += calls

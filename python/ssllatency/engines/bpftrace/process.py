@@ -117,7 +117,7 @@ class Bpftrace:
         raise AttachError(f"bpftrace {self._said()}")
 
     def maps(self) -> dict[str, Any]:
-        """What the maps hold now, by name; after end(), what they held last.
+        """The contents of the maps now, by name; after end(), the last ones.
 
         SsllatencyError where it doesn't answer, or has ended by itself, since nothing was counted from then on.
         """

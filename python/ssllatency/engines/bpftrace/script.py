@@ -33,7 +33,7 @@ _LONGEST_CHAIN = 16  # processes that a condition names one by one; more are loo
 
 
 class Recorder(Protocol):
-    """What a script keeps of a call: $ns is how long it took, $outcome an abi.Outcome."""
+    """The statements that record a call: $ns is how long it took, $outcome an abi.Outcome."""
 
     begin_lost: str
     end_lost: str
@@ -62,7 +62,7 @@ def by_sites(planned: OperationPlan) -> bool:
 
 
 def left_out(planned: plan.ImagePlan) -> tuple[Missing, ...]:
-    """What a file holds and a script doesn't trace."""
+    """The operations that a file holds and a script doesn't trace."""
     untimed = (
         operation.operation
         for operation in planned.operations

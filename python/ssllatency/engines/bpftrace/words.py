@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a script for a person keeps: the maps of the ssllatency style by function, and why calls did not succeed."""
+"""Counts that a script for a person keeps: the maps of the ssllatency style by function, and why calls did not succeed."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Controller:
 
     @property
     def whole(self) -> float:
-        """What tracing would take if all functions were watched all the time, as far as that is known."""
+        """The cost of tracing if all functions were watched all the time, as far as that is known."""
         return self._outside + self._added
 
     @property
@@ -77,9 +77,10 @@ class Controller:
         self._tool = share if self._tool is None else (self._tool + share) / 2
 
     def next(self, excess_s: float = 0.0, *, rests: bool = False, unseen: bool = False) -> Schedule:
-        """What comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of the
-        processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum; `unseen`: whether
-        some of what is in windows hasn't had one yet, which then comes soon, so that a run of seconds has it as well."""
+        """Decide what comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of
+        the processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum; `unseen`:
+        whether some of what is in windows hasn't had one yet, which then comes soon, so that a run of seconds has it as
+        well."""
         aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
         aim = max(aim - (self._tool or 0.0), self._budget * _LEAST_BESIDE_TOOL)
         if self.wants_more:

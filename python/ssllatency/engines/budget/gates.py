@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What windows take probes off by: of one attachment, of a part of it, or of several at once."""
+"""Gates, by which windows take probes off: of one attachment, of a part of it, or of several at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ssllatency.stacks.operation import Tier
 
 
 class Gates(Protocol):
-    """What takes probes off and puts them back."""
+    """A gate takes probes off and puts them back."""
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
         """Sets all probes of these tiers; calls don't count before these take them in."""
@@ -60,29 +60,29 @@ class HandshakeGates:
             resume(self._gates, shut)
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Set them, as Gates says."""
         self._gates.set_probes(self._those(tiers))
 
     def take_in(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Count again, as Gates says."""
         self._gates.take_in(those := self._those(tiers))
         self._shut -= set(those)
 
     def shut(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Stop counting, as Gates says."""
         self._gates.shut(those := self._those(tiers))
         self._shut |= set(those)
 
     def thin(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Drop entries, as Gates says."""
         self._gates.thin(self._those(tiers))
 
     def finish(self, tier: Tier) -> int:
-        """As Gates has it."""
+        """End, as Gates says."""
         return self._gates.finish(tier) if self._those([tier]) else 0
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
-        """As Gates has it."""
+        """Whether it is quiet, as Gates says."""
         return self._gates.is_quiet(self._those(tiers))
 
     def _those(self, tiers: Collection[Tier]) -> list[Tier]:
@@ -98,25 +98,25 @@ class JointGates:
         self._first, self._others = first, others
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Set them in all of them."""
         for gates in (*self._others, self._first):
             gates.set_probes(tiers)
 
     def take_in(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Count again in all of them."""
         for gates in (*self._others, self._first):
             gates.take_in(tiers)
 
     def shut(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Stop counting in all of them."""
         self._each(lambda gates: gates.shut(tiers))
 
     def thin(self, tiers: Collection[Tier]) -> None:
-        """As Gates has it."""
+        """Drop entries in all of them."""
         self._each(lambda gates: gates.thin(tiers))
 
     def finish(self, tier: Tier) -> int:
-        """As Gates has it; side by side, as the kernel takes some 50 ms over each."""
+        """End all of them, side by side, as the kernel takes some 50 ms over each."""
         from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
 
         with ThreadPoolExecutor(1 + len(self._others)) as pool:
@@ -124,7 +124,7 @@ class JointGates:
         return ran_on[0]
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
-        """As Gates has it."""
+        """Whether all of them are quiet."""
         return all(gates.is_quiet(tiers) for gates in (self._first, *self._others))
 
     def _each(self, do: Callable[[Gates], None]) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing took as the processes themselves show it: by their CPU time for each read and write system call while they were
-traced, and just before and after.
+"""The cost of tracing as the processes themselves show it: by their CPU time for each read and write system call while they
+were traced, and just before and after.
 
 It holds what the price of a hit doesn't: what hits push out of caches and predictors, and that a server at full speed which is
 slowed down has to wake its clients. It is only told where the processes were busy, did the same before as after, and took
@@ -28,7 +28,7 @@ _MOST_PROCESSES = 128  # that are looked at: a look at many takes too long
 
 @dataclass(frozen=True)
 class _Pace:
-    """What the processes did between two moments."""
+    """The work of processes between two moments."""
 
     seconds: float
     calls: int
@@ -47,7 +47,7 @@ class _Pace:
 
 
 def look(pids: Collection[int], clock: Callable[[], float] = time.monotonic) -> Moment:
-    """What these processes have done by now; those of which it isn't known are left out."""
+    """The work of these processes by now; those of which it isn't known are left out."""
     calls = IoCalls()
     done = {}
     for pid in pids if len(pids) <= _MOST_PROCESSES else ():

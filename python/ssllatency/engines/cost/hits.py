@@ -56,7 +56,7 @@ def added(counts: Iterable[Sequence[int]]) -> list[int]:
 
 
 def cost_ns(counts: Sequence[int], costs: HitCosts) -> int:
-    """What the kernel takes to get to the programs and back at so many hits."""
+    """The time that the kernel takes to get to the programs and back at so many hits."""
     emulated, single_stepped, optimised, back = counts
     return (
         emulated * costs.emulated + single_stepped * costs.single_stepped + optimised * costs.optimised + back * costs.returning
@@ -64,8 +64,8 @@ def cost_ns(counts: Sequence[int], costs: HitCosts) -> int:
 
 
 def costs_amid(counts: Sequence[int], costs: HitCosts, cpu_ns: int) -> HitCosts:
-    """What hits take between which the processes did other work; `cpu_ns` is all their processor time meanwhile. Where that
-    isn't known, 0, there was enough of it for all that other work adds to a hit."""
+    """The time that hits take between which the processes did other work; `cpu_ns` is all their processor time meanwhile. Where
+    that isn't known, 0, there was enough of it for all that other work adds to a hit."""
     *at_sites, _ = counts
     number = sum(at_sites)
     if not number:
@@ -90,7 +90,7 @@ class HitTable:
         self._counts: Counts = ()
 
     def read(self) -> Counts:
-        """What was counted so far; the same object as long as nothing more was."""
+        """Return the counts so far; the same object as long as nothing more was."""
         if self._seen != self._memory:
             self._seen = bytearray(self._memory)
             words = ((*divmod(number, _WORDS_OF_CORE), count) for number, count in filled_words(bytes(self._seen)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's probes cost, and whom: the programs count hits by process, the kernel measures the programs' run time in
-samples, and what a hit takes was measured on this machine."""
+"""The cost of a run's probes, and who pays it: the programs count hits by process, the kernel measures the programs' run time
+in samples, and what a hit takes was measured on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_S = 1.0  # how often the processes' time is read, so that little of those 
 
 
 class CostMeter:
-    """What the objects that `add` names cost. `begin` when their probes are attached, `tick` many times a second.
+    """The cost of the objects that `add` names. `begin` when their probes are attached, `tick` many times a second.
 
     `hit_costs` tells what a hit takes on this machine, None where that isn't known; it is asked once. `pids` tells the traced
     processes so far, None for all that hit a probe.
@@ -78,7 +78,7 @@ class CostMeter:
         self._costs = self._ask()
 
     def hit_costs(self) -> HitCosts | None:
-        """What a hit takes on this machine, once that was measured; None where it isn't known."""
+        """The time of a hit on this machine, once that was measured; None where it isn't known."""
         if self._asking:
             self._asking.join()
             self._asking = None
@@ -93,9 +93,9 @@ class CostMeter:
         return self._cost(self._read_hits(), costs, set(pids))
 
     def spent(self, pids: Iterable[int], *, each: bool = False) -> Spent | None:
-        """What the traced processes' hits took so far, each at its price of then, and what they have run. It is asked for many
-        times a second. `each`: with what each process has paid that hits probes, traced or not. Where it isn't known what a hit
-        takes on this machine, it is what one took on another. None before anything was attached."""
+        """The time of the traced processes' hits so far, each at its price of then, and what they have run. It is asked for
+        many times a second. `each`: with what each process has paid that hits probes, traced or not. Where it isn't known what
+        a hit takes on this machine, it is what one took on another. None before anything was attached."""
         if not self._tables:
             return None
         costs = self.hit_costs() or REFERENCE
@@ -131,17 +131,17 @@ class CostMeter:
         return self._hits.of({"all": [table.read() for table in self._tables]})["all"]
 
     def _slots(self, hits: Hits, seen: Iterable[int]) -> set[int]:
-        """Where the traced processes' hits are counted."""
+        """The slots that count the traced processes' hits."""
         traced = self._pids()
         return set(hits.by_slot) if traced is None else {slot_of(pid) for pid in (*traced, *seen)}
 
     def _run_ns(self, counts: Sequence[int]) -> int | None:
-        """What the programs took at so many hits; None where that isn't known."""
+        """The time of the programs at so many hits; None where that isn't known."""
         number, mean_ns = sum(counts), self._run_time.mean_ns
         return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
 
     def _whole_ns(self, counts: Sequence[int], costs: HitCosts) -> int:
-        """What so many hits take, with the programs."""
+        """The time of so many hits, with the programs."""
         return cost_ns(counts, costs) + (self._run_ns(counts) or 0)
 
     def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> Cost:
@@ -170,7 +170,7 @@ class CostMeter:
         )
 
     def elsewhere_ns(self) -> int:
-        """What programs took so far that don't run at probes."""
+        """The time so far of programs that don't run at probes."""
         return round(self._run_time.elsewhere * (time.monotonic() - self._began_s) * 1e9) if self._began_s else 0
 
     def close(self) -> None:
@@ -179,5 +179,5 @@ class CostMeter:
 
 
 def _price_ns(counts: Sequence[int], costs: HitCosts, mean_ns: float) -> int:
-    """What so many hits take, with the programs, a run of which takes `mean_ns`."""
+    """The time of so many hits, with the programs, a run of which takes `mean_ns`."""
     return cost_ns(counts, costs) + round(sum(counts) * mean_ns)

@@ -31,7 +31,7 @@ def enable_statistics() -> int:
 
 
 def statistics_of(program: int) -> Statistics:
-    """What the kernel has measured of a program; zeros where it says nothing."""
+    """The kernel's own statistics of a program; zeros where it says nothing."""
     values = {"run_time_ns": 0, "run_cnt": 0}
     for line in Path(f"/proc/self/fdinfo/{program}").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -41,7 +41,7 @@ def statistics_of(program: int) -> Statistics:
 
 
 class RunTime:
-    """What the programs take that `add` names. `tick` is to be called many times a second."""
+    """The run time of the programs that `add` names. `tick` is to be called many times a second."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RunTime:
 
     @property
     def mean_ns(self) -> float | None:
-        """What a run at a probe takes on average; None where none was measured."""
+        """The mean run time at a probe; None where none was measured."""
         self._take()
         return self._time_ns / self._runs if self._runs else None
 

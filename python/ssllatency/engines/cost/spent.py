@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was paid up to a moment."""
+"""Processor time paid up to a moment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LEAST_S = 0.25  # for which at least so much is taken for granted: a few handsh
 
 @dataclass(frozen=True)
 class Payment:
-    """What one process has paid, or those that are counted together with it, and what it has run, in nanoseconds of processor
-    time."""
+    """The payment of one process, or of those that are counted together with it, and the time that it has run, in nanoseconds
+    of processor time."""
 
     cost_ns: int
     cpu_ns: int
@@ -21,7 +21,7 @@ class Payment:
 
 @dataclass(frozen=True)
 class Spent:
-    """What was paid up to a moment, in nanoseconds of processor time: by tracing, and by the traced processes altogether.
+    """The cost up to a moment, in nanoseconds of processor time: by tracing, and by the traced processes altogether.
 
     `at_s`: when that was, in seconds. `payments`: those of each process that hits probes, traced or not, by the slot that its
     hits are counted in; none where they weren't asked for.
@@ -34,7 +34,7 @@ class Spent:
 
     @property
     def everyones_cpu_ns(self) -> int:
-        """What the traced processes have run, and all others that pay; who is both counts twice."""
+        """The run time of the traced processes, and of all others that pay; who is both counts twice."""
         return self.cpu_ns + sum(payment.cpu_ns for payment in self.payments.values())
 
     def share_since(self, earlier: Spent) -> float | None:
@@ -67,14 +67,14 @@ def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
 
 
 def tool_share(tool_ns: float, cpu_ns: float, seconds: float) -> float:
-    """What the tracer itself took in that many seconds, by the traced processes' processor time, of which a whole processor is
-    taken for granted: where less is used there is room for it."""
+    """The share that the tracer itself took in that many seconds, by the traced processes' processor time, of which a whole
+    processor is taken for granted: where less is used there is room for it."""
     whole_ns = max(cpu_ns, seconds * 1e9)
     return max(0.0, tool_ns) / whole_ns if whole_ns > 0 else 0.0
 
 
 class Paid:
-    """What hits have cost, in nanoseconds, each at the price of when it was counted: the price is measured all the time, and
+    """The cost of hits, in nanoseconds, each at the price of when it was counted: the price is measured all the time, and
     what was paid before must not seem to grow while nothing is hit."""
 
     def __init__(self) -> None:

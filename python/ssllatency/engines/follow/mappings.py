@@ -88,7 +88,7 @@ class Mappings:
         self._stack.close()
 
     def read(self) -> list[Mapping]:
-        """What was mapped since the last call, by processor."""
+        """The mappings since the last call, by processor."""
         return [mapping for buffer in self._buffers for record in self._records(buffer) if (mapping := parse_record(record))]
 
     def _records(self, buffer: mmap.mmap) -> list[bytes]:

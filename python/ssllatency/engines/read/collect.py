@@ -87,7 +87,7 @@ def series(
 
 
 class SeriesRow:
-    """What is kept of a row of the series map: its key, its extremes' words, and the series with those extremes that were asked
+    """A row of the series map as it is kept: its key, its extremes' words, and the series with those extremes that were asked
     for last, so that it is the same object until something changes."""
 
     def __init__(self, key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange) -> None:

@@ -43,7 +43,7 @@ def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
 
 @dataclass
 class _Process:
-    """What is known of one process, in nanoseconds: what it had run, and what its children had that it has waited for, when it
+    """The times of one process, in nanoseconds: what it had run, and what its children had that it has waited for, when it
     was first seen and when it was last seen."""
 
     parent: int

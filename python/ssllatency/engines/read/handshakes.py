@@ -44,7 +44,7 @@ _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence ha
 
 
 class _Row:
-    """What is kept of a row: its parts with their extremes' words, and the group that was made of it last."""
+    """A row as it is kept: its parts with their extremes' words, and the group that was made of it last."""
 
     def __init__(self, raw_key: bytes, raw_row: bytes) -> None:
         self.key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
@@ -138,7 +138,7 @@ class Rows:
 
 
 def tallies(causes: Pairs, keys: Pairs, mix: Pairs, names: NamesOf) -> dict[int, Tallies]:
-    """What is counted beside the times, by process; 0: those that aren't told apart. What only differs in its library's index
+    """The counts beside the times, by process; 0: those that aren't told apart. What only differs in its library's index
     is one."""
     causes_of, keys_of, mix_of = _causes(causes, names), _keys(keys, names), _mix(mix, names)
     return {

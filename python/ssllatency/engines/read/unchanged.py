@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was made of the rows of a kernel map, kept as long as their bytes stay the same: most rows of most readings are those of
+"""Values made of the rows of a kernel map, kept as long as their bytes stay the same: most rows of most readings are those of
 the reading before, and comparing one takes a hundredth of what making numbers of it does.
 
 Every byte is compared, so a row that was read while the kernel counted in it is made anew the next time. Only blocks that
@@ -21,7 +21,7 @@ Blocks = tuple[tuple[int, bytes], ...]  # each after where it begins
 
 
 def filled_blocks(raw: bytes) -> Blocks:
-    """What the blocks hold that aren't empty, without the zeros at both ends."""
+    """The contents of the blocks that aren't empty, without the zeros at both ends."""
     filled = []
     for chunk_start in range(0, len(raw), _CHUNK_BYTES):
         chunk = raw[chunk_start : chunk_start + _CHUNK_BYTES]
@@ -45,7 +45,7 @@ class Unchanged(Generic[T]):
 
     @property
     def last(self) -> list[tuple[bytes, T]]:
-        """What `read` gave the last time."""
+        """The last result of `read`."""
         return [(key, made) for key, (_, made) in self._kept.items()]
 
     def read(self, pairs: Iterable[tuple[bytes, bytes | memoryview]]) -> list[tuple[bytes, T]]:

@@ -15,8 +15,8 @@ _ESCAPED = b'\\"'
 
 
 def text_words(text: abi.Text) -> str:
-    """What a label's text says. A name is printable ASCII without spaces: bytes that aren't are \\xNN, as are backslashes and
-    quotes; one that is among the words that reports use themselves is quoted. A name that was longer ends in "…"."""
+    """The words of a label's text. A name is printable ASCII without spaces: bytes that aren't are \\xNN, as are backslashes
+    and quotes; one that is among the words that reports use themselves is quoted. A name that was longer ends in "…"."""
     length, content = text.length, bytes(text.bytes)
     if text.kind == abi.TextKind.LOCAL:
         return _LOCAL

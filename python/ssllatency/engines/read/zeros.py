@@ -13,7 +13,7 @@ def is_empty(raw: bytes) -> bool:
 
 
 def stripped(raw: bytes) -> tuple[int, bytes]:
-    """What lies between the zeros at both ends, after where it begins; with nothing else in it, empty at the end."""
+    """The bytes between the zeros at both ends, after where it begins; with nothing else in it, empty at the end."""
     start, end = 0, len(raw)
     while end - start >= BLOCK_BYTES and raw[end - BLOCK_BYTES : end] == _EMPTY:
         end -= BLOCK_BYTES

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each command has counted: a session attaches, is read, and detaches."""
+"""Sessions, which count for each command: a session attaches, is read, and detaches."""

@@ -17,7 +17,7 @@ _ENOUGH_WITHOUT_SOCKET = 3
 
 
 class Arrivals:
-    """What is traced of sockets. `watched`: whether it is told when bytes arrive; without that the waits for peers are those
+    """The tracing of sockets. `watched`: whether it is told when bytes arrive; without that the waits for peers are those
     for peers or this server."""
 
     def __init__(self, attachment: Attachment) -> None:

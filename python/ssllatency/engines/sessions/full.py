@@ -88,7 +88,7 @@ class FullSession:
 
     @property
     def due_s(self) -> float:
-        """As Session has it."""
+        """The seconds until the next call, as Session says."""
         return self._functions.due_s
 
     @property

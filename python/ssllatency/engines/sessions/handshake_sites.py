@@ -146,7 +146,7 @@ def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
 
 
 def layout_record(image: ImagePlan, plan: HandshakePlan) -> abi.Layout:
-    """Where a connection of this library keeps its state and its labels."""
+    """The places where a connection of this library keeps its state and its labels."""
     layout = abi.Layout(library=library_record(image.offsets, stack_named(image.stack)))
     paths = {**plan.labels, **_socket_paths(image.offsets)}
     for place in abi.PlaceOf:
@@ -159,7 +159,7 @@ def layout_record(image: ImagePlan, plan: HandshakePlan) -> abi.Layout:
 
 
 def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
-    """Where what a connection reads from (its BIO) has its type and its descriptor."""
+    """The paths by which what a connection reads from (its BIO) has its type and its descriptor."""
     if offsets.rbio is None or offsets.bio_method is None or offsets.bio_descriptor is None:
         return {}
     bio_type, descriptor = (offsets.rbio, offsets.bio_method, 0), (offsets.rbio, offsets.bio_descriptor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sessions that keep within a budget have in common: their windows, and how the kernel's refusal ends these."""
+"""Sessions that keep within a budget: their windows, and how the kernel's refusal ends these."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def windows_of(
 
 @contextmanager
 def ending_if_refused(windows: Windows | None, attachment: Attachment) -> Iterator[None]:
-    """Where the kernel refuses to set probes again within: the windows end, and the run goes on with a note of that."""
+    """End the windows where the kernel refuses to set probes again within: the run goes on with a note of that."""
     try:
         yield
     except AttachError as error:

@@ -48,7 +48,7 @@ def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: Keys) -> list[str
 
 
 def _with_groups(groups: str, folder: Path) -> list[str]:
-    """What stands before the command of a client that is to offer these groups."""
+    """The words before the command of a client that is to offer these groups."""
     if not groups:
         return []
     file = folder / f"{groups.replace(':', '-')}.cnf"
@@ -91,5 +91,5 @@ def _wanted(cell: Cell) -> dict[Label, tuple[str, ...]]:
 
 
 def _key(kind: str) -> str:
-    """What the server's reports call a kind of key."""
+    """The name of a kind of key in the server's reports."""
     return kind.replace("ECDSA-", "ECDSA ")

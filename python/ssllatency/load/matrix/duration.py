@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a matrix takes: known for s_time, and for h2load once it has run."""
+"""The duration of a matrix: known for s_time, and for h2load once it has run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BESIDE_S = 0.7
 
 
 def known_s(matrix: Matrix, runs: Sequence[Run]) -> tuple[float, int]:
-    """How long the runs of s_time take, and how many there are of h2load."""
+    """The duration of the runs of s_time, and the number of those of h2load."""
     tools = Counter(run.cell[Factor.TOOL] for run in runs)
     return tools["s_time"] * (matrix.seconds + _BESIDE_S), tools["h2load"]
 

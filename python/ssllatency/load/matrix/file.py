@@ -253,5 +253,5 @@ def _exclude(tables: object, servers: Mapping[str, ServerEntry]) -> tuple[Mappin
 
 
 def _excluded(value: object, factor: Factor, servers: Mapping[str, ServerEntry], path: str) -> tuple[str, ...]:
-    """As the levels of a factor, or the one that stands where it makes no difference."""
+    """Read it as the levels of a factor, or the one that stands where it makes no difference."""
     return (NOT_APPLICABLE,) if value == NOT_APPLICABLE else _levels(value, factor, servers, path)

@@ -54,7 +54,7 @@ UNVARIED: Mapping[Factor, str] = {
 
 
 class Kind(StrEnum):
-    """What a server is: started by us, or already running."""
+    """The kinds of servers: started by us, or already running."""
 
     NGINX = "nginx"
     OPENSSL = "openssl"

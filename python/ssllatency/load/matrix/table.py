@@ -107,7 +107,7 @@ class Kept:
 
 
 def kept(path: str, matrix: Matrix) -> Kept:
-    """What a file holds, nothing where there is none; it stays as it is. LoadError where it is something else."""
+    """The contents of a file, nothing where there is none; it stays as it is. LoadError where it is something else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def kept(path: str, matrix: Matrix) -> Kept:
 
 
 def _kept(fd: int, path: str, matrix: Matrix) -> tuple[Kept, int]:
-    """What the file holds, and how many bytes of it are whole lines."""
+    """The contents of the file, and how many bytes of it are whole lines."""
     about = os.fstat(fd)
     if not stat.S_ISREG(about.st_mode):
         raise LoadError(f"{path} isn't a regular file: name another for the runs' figures.")
@@ -181,7 +181,7 @@ def _lock(fd: int, path: str) -> None:
 
 
 def _begin(fd: int, path: str, matrix: Matrix) -> Kept:
-    """What the file holds; an empty one gets its heading."""
+    """Return the contents of the file; an empty one gets its heading."""
     kept, whole = _kept(fd, path, matrix)
     try:
         os.ftruncate(fd, whole)

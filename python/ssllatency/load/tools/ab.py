@@ -37,7 +37,8 @@ _TIMES = {
 
 
 def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
-    """What ab printed on standard output, also where it was interrupted. LoadError where it isn't ab's, or is HTML (-w)."""
+    """Read what ab printed on standard output, also where it was interrupted. LoadError where it isn't ab's, or is HTML
+    (-w)."""
     if "<table" in text and "Complete requests" in text:
         raise LoadError("This is ab's output as HTML: leave its -w out.")
     if not find(r"^Complete requests:", text):

@@ -57,7 +57,7 @@ TOOLS: Mapping[str, Tool] = {
 
 
 def version_of(tool: Tool, program: str = "", account: Account | None = None) -> str:
-    """What the tool says of its version ("3.0.22", "4.1.0-3+b2"), "" where it says none. LoadError where it isn't there."""
+    """The version that the tool states ("3.0.22", "4.1.0-3+b2"), "" where it says none. LoadError where it isn't there."""
     try:
         output = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
     except LoadError as error:

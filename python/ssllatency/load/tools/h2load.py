@@ -45,7 +45,7 @@ _ROWS |= {"request": _ROWS["time for request"], "connect": _ROWS["time for conne
 
 
 def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
-    """What h2load printed on standard output, also where it was ended before its results."""
+    """Read what h2load printed on standard output, also where it was ended before its results."""
     if "starting benchmark" not in text and not find(r"^finished in ", text):
         raise not_its_output("h2load", 'the line "starting benchmark..." or "finished in …"', text)
     facts = {name: match[1].strip() for name, pattern in _FACTS.items() if (match := find(pattern, text))}

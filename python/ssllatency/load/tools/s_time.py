@@ -23,7 +23,7 @@ _VERSIONS = {"TLSv1.2": "-tls1_2", "TLSv1.3": "-tls1_3"}
 
 @dataclass(frozen=True)
 class _Half:
-    """What it printed of its new connections, or of its reused ones."""
+    """The output about its new connections, or about its reused ones."""
 
     reused: bool
     text: str
@@ -49,7 +49,7 @@ class _Half:
 
 
 def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
-    """What s_time printed on standard output, also where it was ended before its results."""
+    """Read what s_time printed on standard output, also where it was ended before its results."""
     halves = _halves(text)
     if not halves:
         raise not_its_output("openssl s_time", f'the line "{_NEW} …" or "{_REUSED}"', text)

@@ -24,7 +24,7 @@ _PLANNED = "from when the request was due, waiting for connections included, to 
 
 
 def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
-    """What wrk or wrk2 printed on standard output."""
+    """Read what wrk or wrk2 printed on standard output."""
     totals = _DONE.search(text)
     if not totals:
         if find(r"^Running .* test @", text):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a live view shows: rows, rates and some minutes of history, from readings of a running session."""
+"""The model of a live view: rows, rates and some minutes of history, from readings of a running session."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ended processes have counted, as their services': so the kernel's rows of them can be freed, and no count falls.
+"""Counts of ended processes, added to their services: so the kernel's rows of them can be freed, and no count falls.
 
 In a folded snapshot these processes are told apart no more. The value of the label process is "ended: SERVICE", without a PID;
 their calls have the pid None, as those beyond the bound on processes.
@@ -19,7 +19,7 @@ from ssllatency.model.snapshot import Series, Snapshot
 
 @dataclass(frozen=True)
 class Kept:
-    """What processes had counted when they ended."""
+    """The counts of processes when they ended."""
 
     series: tuple[Series, ...] = ()
     groups: tuple[Group, ...] = ()

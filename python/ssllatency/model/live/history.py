@@ -31,7 +31,8 @@ Key = tuple[tuple[Label, str | None], ...]
 
 @dataclass(frozen=True)
 class Tally:
-    """What ended in one interval: how many, how many of them failed, and how many took how long (coarse buckets)."""
+    """The handshakes or calls that ended in one interval: how many, how many of them failed, and how many took how long (coarse
+    buckets)."""
 
     count: int
     failed: int
@@ -58,7 +59,7 @@ class Failures:
 
 @dataclass(frozen=True)
 class Window:
-    """What happened in the time up to the newest reading, and the part of a processor that the tool itself took."""
+    """The counts in the time up to the newest reading, and the part of a processor that the tool itself took."""
 
     snapshot: Snapshot
     own_cpu: float | None
@@ -93,7 +94,7 @@ class History:
         return kept
 
     def window(self, seconds: float) -> Window | None:
-        """What happened in the last so many seconds, or since the first reading; None before there are two."""
+        """The counts in the last so many seconds, or since the first reading; None before there are two."""
         if len(self._kept) < 2:
             return None
         newest = self._kept[-1]
@@ -144,7 +145,7 @@ def counts(intervals: Sequence[Interval], view: str, services: Mapping[int, str]
 
 
 class _Names:
-    """What rows are called to which keys belong, each made once."""
+    """The names of the rows to which keys belong, each made once."""
 
     def __init__(self, view: str, services: Mapping[int, str]) -> None:
         self._view, self._services = view, services

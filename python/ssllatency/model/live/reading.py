@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a live view is made of: readings of a running session, and what it groups them by."""
+"""Input of a live view: readings of a running session, and what it groups them by."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reading:
 
 
 def views(by: Sequence[Label]) -> tuple[str, ...]:
-    """What rows can stand for where handshakes are grouped by these labels: services first, functions last."""
+    """The views that there are where handshakes are grouped by these labels: services first, functions last."""
     labels = [str(label) for label in by if label not in (Label.PROCESS, Label.RESUMED)]
     processes = [SERVICE, str(Label.PROCESS)] if Label.PROCESS in by else []
     return (*processes, *labels, FUNCTION)
@@ -56,7 +56,7 @@ def processes_of(snapshot: Snapshot) -> frozenset[int]:
 
 
 def name_in(view: str, labels: Mapping[Label, str | None], services: Mapping[int, str]) -> str:
-    """What the row is called to which handshakes of these labels belong; no labels are those beyond the bound on rows."""
+    """The name of the row to which handshakes of these labels belong; no labels are those beyond the bound on rows."""
     if not labels:
         return OTHER
     if view != SERVICE:

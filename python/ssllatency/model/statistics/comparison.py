@@ -29,7 +29,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compared: a function's calls, or a part (or WALL) of handshakes, that ended so. `kind`: FUNCTION or PART."""
+    """A subject of a comparison: a function's calls, or a part (or WALL) of handshakes, that ended so. `kind`: FUNCTION or
+    PART."""
 
     kind: str
     name: str
@@ -81,7 +82,7 @@ class Contribution:
 
     @property
     def change_ns(self) -> Fraction:
-        """What it adds to the change of the mean."""
+        """Its contribution to the change of the mean."""
         return self.after_ns - self.before_ns
 
 
@@ -113,14 +114,14 @@ class Comparison:
 
     @property
     def largest(self) -> Contribution | None:
-        """What contributed most to the change of the mean successful handshake, where it changed beyond noise."""
+        """The largest contribution to the change of the mean successful handshake, where it changed beyond noise."""
         change = self.client_wait or self.handshake
         changed = change and change.verdict in (Verdict.SLOWER, Verdict.FASTER)
         return self.contributions[0] if changed and self.contributions else None
 
     def worse(self, threshold: float) -> tuple[tuple[Row, Quantity], ...]:
-        """What is slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and of the
-        functions' calls that didn't fail."""
+        """The subjects that are slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and
+        of the functions' calls that didn't fail."""
         wholes = (WALL, CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else (WALL,)
         rows = [row for row in self.rows if row.subject in wholes or _is_call(row.subject)]
         return tuple(

@@ -199,7 +199,7 @@ def _rank(rows: Sequence[Sequence[Hashable]]) -> int:
 
 
 def _reduced(row: _Row, echelon: Mapping[int, _Row]) -> _Row:
-    """What is left of a row by Gaussian elimination: nothing where it depends on the rows of `echelon`, each of which is found
+    """The rest of a row after Gaussian elimination: nothing where it depends on the rows of `echelon`, each of which is found
     by the column that it begins in. Exact: whole numbers, multiplied crosswise and then cut down by what divides them all."""
     while row and (pivot := echelon.get(min(row))):
         first = min(row)

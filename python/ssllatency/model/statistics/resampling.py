@@ -29,7 +29,7 @@ _ENOUGH = 30  # blocks of fewer calls in all would mostly be empty
 
 
 class Quantity(StrEnum):
-    """What is compared of the calls of a function, or of a part of handshakes. RATE is in calls a second."""
+    """A quantity that is compared of the calls of a function, or of a part of handshakes. RATE is in calls a second."""
 
     RATE = "rate"
     MEAN = "mean"

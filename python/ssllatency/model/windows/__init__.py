@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen in windows: what that tells of the whole, and its sums."""
+"""Counts that were seen in windows: what that tells of the whole, and its sums."""

@@ -19,7 +19,7 @@ Chain = tuple[Stratum, ...]
 
 
 def merge(measured: Sequence[Snapshot]) -> tuple[Sampling, ...]:
-    """What was seen in windows in any of the measurements, of all of them. SsllatencyError where one doesn't hold what its
+    """Merge what was seen in windows in any of the measurements. SsllatencyError where one doesn't hold what its
     estimates were made of."""
     ordered = sorted(measured, key=lambda snapshot: (snapshot.host, datetime.fromisoformat(snapshot.started)))
     return tuple(_merged(functions, ordered) for functions in _groups(ordered))

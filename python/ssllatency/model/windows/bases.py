@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls are scaled by: what the traced processes did in all, and in windows.
+"""Bases that calls are scaled by: what the traced processes did in all, and in windows.
 
 A window lies at a random place, so by time alone its calls would stand for the rest of the stratum, if the server did in it
 what it does between windows. One at full speed doesn't: it is slower while it is watched, and its clients wait for it. What it
@@ -19,7 +19,7 @@ _SLOWED = 0.5  # the part of what tracing takes by which processes at full speed
 
 
 def choose(strata: Sequence[Stratum]) -> Basis:
-    """What the calls that were seen in these strata, which weren't watched all the time, are to be scaled by."""
+    """Choose the basis for calls that were seen in these strata, which weren't watched all the time."""
     watched = sum((stratum.watched for stratum in strata), start=NONE)
     calls = sum(sum(counts.values()) for stratum in strata for counts in stratum.calls.values())
     if watched.io_calls and calls <= _MOST_CALLS * watched.io_calls:

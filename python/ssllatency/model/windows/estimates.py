@@ -32,7 +32,7 @@ Chain = Sequence[Stratum]
 
 
 def basis_of(chain: Chain) -> Basis:
-    """What the calls of these strata are scaled by."""
+    """The basis that the calls of these strata are scaled by."""
     return bases.choose([stratum for stratum in with_windows(chain) if stratum.in_part])
 
 

@@ -127,7 +127,7 @@ class TopApp(App[None]):
         return len(self.screen_stack) == 1 or action in _ALWAYS
 
     def on_print(self, event: events.Print) -> None:
-        """What other parts tell the user while the screen is ours."""
+        """Take what other parts tell the user while the screen is ours."""
         if text := event.text.strip():
             self._say(text.removeprefix(_OURS))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes in place of the live view: text to scroll through, the lines of a command, a line to type."""
+"""Dialogs in place of the live view: text to scroll through, the lines of a command, a line to type."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the screen needs of a recorder, which tracing/top has."""
+"""A recorder as the screen needs it, which tracing/top has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ssllatency.model.live.reading import Reading
 
 
 class Recorder(Protocol):
-    """What keeps the readings while that is switched on."""
+    """A recorder that keeps the readings while that is switched on."""
 
     file: str
 

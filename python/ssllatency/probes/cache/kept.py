@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found out about a file, kept in one entry on disk, so that attaching a second time takes milliseconds.
+"""Findings about a file, kept in one entry on disk, so that attaching a second time takes milliseconds.
 
 An entry is found by what it depends on: the contents of the file, this program's own code and the settings; and it is checked
 against the separate debug file that it was made with. It has those parts that were asked for so far. Nothing here brings in the
@@ -41,7 +41,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Content:
-    """What was read of a file: what tells it from other contents, its bytes, and how many of these aren't in holes."""
+    """The contents read from a file: what tells it from other contents, its bytes, and how many of these aren't in holes."""
 
     digest: str = ""
     size: int = 0
@@ -50,14 +50,14 @@ class Content:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the findings about a file were made of: `debug` is the path of its separate debug file, "" without one."""
+    """The origin of the findings about a file: `debug` is the path of its separate debug file, "" without one."""
 
     build_id: str = ""
     debug: str = ""
 
 
 class Work:
-    """What is to be found out about a file: take a copy, open what else it takes, then work out the parts, in this order."""
+    """The work on a file: take a copy, open what else it takes, then work out the parts, in this order."""
 
     def __init__(self, subject: Subject, parts: Sequence[Part[Any]], settings: Settings) -> None:
         self.subject, self.parts, self.settings = subject, tuple(parts), settings
@@ -78,14 +78,14 @@ class Work:
         return Origin(self._image.build_id, self._image.debug_file)
 
     def make(self, part: Part[T]) -> T:
-        """What is found out. Touches no file. ElfError where the image is cut short."""
+        """Make the findings. Touches no file. ElfError where the image is cut short."""
         assert self._image is not None
         return part.make(self._image, self.settings)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept about a file of so many bytes that is called `label`. `outdated`: a debug file has come that there
+    """The entry about a file of so many bytes that is called `label`. `outdated`: a debug file has come that there
     wasn't."""
 
     label: str
@@ -94,7 +94,7 @@ class Entry:
     outdated: bool
 
     def part(self, part: Part[T]) -> T | None:
-        """What it says, None where it doesn't have that part, or the part is no longer true."""
+        """The finding of that part, None where it doesn't have that part, or the part is no longer true."""
         key = part.key(self.label)
         if key not in self.parts:
             return None
@@ -110,7 +110,7 @@ NO_ENTRY = Entry("", {}, 0, outdated=False)
 
 @dataclass(frozen=True)
 class Cache:
-    """Where entries are kept, `store.default_directory()` if it isn't said. `keeps`: whether there are any at all."""
+    """A folder of entries, `store.default_directory()` unless another is given. `keeps`: whether there are any at all."""
 
     directory: Path | None = None
     keeps: bool = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be found out about a file, part by part: how each part is made of an image, written down, and read again.
+"""Findings about a file, part by part: how each part is made of an image, written down, and read again.
 
 Nothing here brings in the ELF parser or the decoder, nor what only some of the parts need.
 """
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the findings about one file differ by. The first three are arguments of plan_image(); `machine` is the processor
-    whose code counts, "" for any."""
+    """The settings by which findings about one file differ. The first three are arguments of plan_image(); `machine` is the
+    processor whose code counts, "" for any."""
 
     return_probes: bool = True
     emulation: Emulation = BASELINE
@@ -37,7 +37,7 @@ class Settings:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What an entry's name depends on."""
+        """The values that an entry's name depends on."""
         return self.return_probes, self.emulation, self.branch_exits, self.machine
 
 
@@ -61,11 +61,11 @@ class Part(Generic[T]):
     room: str = ""
 
     def key(self, path: str) -> str:
-        """What it is kept by in the entry about a file that is called as at `path`."""
+        """The key of it in the entry about a file that is called as at `path`."""
         return f"{self.name} of {path.rpartition('/')[2]}" if self.by_name else self.name
 
     def read(self, values: object, file_size: int) -> T:
-        """What `to_values` turned into `values`. FieldError for anything else."""
+        """Read what `to_values` turned into `values`. FieldError for anything else."""
         try:
             return self.from_values(values, file_size)
         except (ValueError, RecursionError):

@@ -57,7 +57,7 @@ _digests: dict[tuple[int, ...], str] = {}
 
 
 def digest(path: str | Path) -> str:
-    """What tells a file's contents (Source.digest), "" if it can't be read, or isn't a file that Source.copied would take.
+    """The digest of a file's contents (Source.digest), "" if it can't be read, or isn't a file that Source.copied would take.
 
     It is remembered as long as the file's times say that nothing was written, once they are old enough to tell.
     """
@@ -100,7 +100,7 @@ def _own_code() -> str:
 
 
 def identity(path: str) -> list[Any] | None:
-    """What tells that a file is still the same, None where there is none."""
+    """The text that tells that a file is still the same, None where there is none."""
     if not path:
         return None
     with suppress(OSError):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the phases of a handshake begin and end inside a TLS library, and where its errors are raised."""
+"""Sites in a TLS library at which the phases of a handshake begin and end, and its errors are raised."""

@@ -43,7 +43,7 @@ def _document(plan: HandshakePlan, costs: HitCosts) -> dict[str, Any]:
 
 
 def cost_ns(call: PhaseCall, costs: HitCosts = REFERENCE) -> int:
-    """What the probes add to one call at most, before the program's own work."""
+    """The time that the probes add to one call at most, before the program's own work."""
     return costs.of(call.begin.cost) + max(costs.of(end.cost) for end in call.ends)
 
 

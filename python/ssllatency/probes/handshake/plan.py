@@ -53,7 +53,7 @@ class ErrorSite:
 
 @dataclass(frozen=True)
 class HandshakePlan:
-    """What is probed in one file to split its handshakes. `kind` as in ImagePlan.
+    """The sites in one file to split its handshakes. `kind` as in ImagePlan.
 
     `transport` are the calls by which the library reads and writes: they are watched only in processes whose calls sleep.
     `state_machine` is the function that all of the library's handshakes go through; `within_data`: reads and writes have to be

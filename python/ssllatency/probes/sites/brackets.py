@@ -21,8 +21,8 @@ _CHEAP = (Cost.OPTIMISED, Cost.EMULATED)
 
 @dataclass(frozen=True)
 class Begin:
-    """Where a call begins. `lost` are registers that don't hold their arguments yet. `condition` is the mnemonic of the branch
-    that `site` is, "" if it is none, and `taken` whether the call lies where it is taken."""
+    """The beginning of a call. `lost` are registers that don't hold their arguments yet. `condition` is the mnemonic of the
+    branch that `site` is, "" if it is none, and `taken` whether the call lies where it is taken."""
 
     site: Site
     lost: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ def _ends(graph: Graph, call: Instruction, emulation: Emulation) -> Iterator[Sit
 
 
 def _after(graph: Graph, call: Instruction) -> Iterator[Instruction]:
-    """What runs after the call in a straight line, up to where it parts or calls again."""
+    """The instructions after the call in a straight line, up to where it parts or calls again."""
     instruction = call
     seen = {call.address}
     while len(graph.successors[instruction.address]) == 1:

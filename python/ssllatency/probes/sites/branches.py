@@ -12,7 +12,7 @@ from ssllatency.probes.plan import CONSTANTS
 
 
 def endings(graph: Graph, address: int, values: Mapping[int, Value | None]) -> ExitValues | None:
-    """What is returned past a branch in each direction, as far as `values` knows; None where it isn't such a branch."""
+    """The values returned past a branch in each direction, as far as `values` knows; None where it isn't such a branch."""
     instruction, successors = graph.nodes[address], graph.successors[address]
     if instruction.flow is not Flow.BRANCH or not instruction.condition or len(successors) != 2:
         return None

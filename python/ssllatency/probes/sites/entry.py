@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an operation's call begins: the cheapest instruction at the head of the function that each call crosses exactly once,
+"""The entry site of an operation: the cheapest instruction at the head of the function that each call crosses exactly once,
 with the arguments still in their registers."""
 
 from __future__ import annotations

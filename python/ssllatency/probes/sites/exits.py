@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an operation's call ends: the cheapest set of instructions such that each way from the last call in it to a `ret`
+"""The exit sites of an operation: the cheapest set of instructions such that each way from the last call in it to a `ret`
 crosses exactly one of them, with the return value already known: in a register, or as a constant.
 
 The candidates lie in the tail of the operation: code that runs to a `ret` without a call and without a loop; and on the

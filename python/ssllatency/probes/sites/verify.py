@@ -127,7 +127,7 @@ def _equal(written: int, value: int) -> bool:
 
 
 def problem(graph: Graph, entry: Site, exits: Sequence[Site], result: str) -> str:
-    """What is wrong with the plan, "" if nothing is."""
+    """The problem of the plan, "" if nothing is."""
     by_address = {site.address: site for site in exits}
     if len(by_address) != len(exits):
         return "two exit sites are at one address"

@@ -74,7 +74,7 @@ class Ways:
 
     @cached_property
     def _most_passed(self) -> dict[int, int]:
-        """What _passed() has found."""
+        """The most of what _passed() has found."""
         return {}
 
     @cached_property
@@ -84,7 +84,7 @@ class Ways:
 
     @cached_property
     def _ahead(self) -> dict[int, set[int]]:
-        """What may be run after a branch went on in the direction in which it isn't left."""
+        """The instructions that may be run after a branch went on in the direction in which it isn't left."""
         successors = self.graph.successors
         return {
             site.address: reachable(

@@ -15,7 +15,7 @@ def cost_fields(cost: Cost) -> dict[str, object]:
 
 
 def read_cost(root: Field) -> Cost | None:
-    """What the document's tracing has cost; None where it doesn't say."""
+    """The cost of the document's tracing; None where it doesn't say."""
     cost = root.optional("cost")
     if not cost:
         return None

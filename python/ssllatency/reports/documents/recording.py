@@ -24,7 +24,7 @@ def header_line(runs: Sequence[Mapping[str, object]]) -> str:
 def run_fields(
     host: str, kernel: str, version: str, command: str, interval_s: float | None, notes: Sequence[str] = ()
 ) -> dict[str, object]:
-    """What the first line has of a run. `version` is ssllatency's."""
+    """The fields of a run in the first line. `version` is ssllatency's."""
     return {
         "host": host,
         "kernel": kernel,

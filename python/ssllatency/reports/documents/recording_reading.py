@@ -24,7 +24,7 @@ from ssllatency.reports.words.units import ranges
 
 @dataclass
 class _RunRead:
-    """What has been read of a run."""
+    """The part of a run that has been read."""
 
     version: str = ""
     command: str = ""
@@ -110,7 +110,7 @@ def _made(runs: Sequence[_RunRead], cut: bool, label: str) -> list[Run]:
 
 
 def _told(left_out: Mapping[int, ContradictionError]) -> str:
-    """What is said of the intervals that are left out: where they are, and why the first of them is."""
+    """The sentence about the intervals that are left out: where they are, and why the first of them is."""
     if len(left_out) == 1:
         return "".join(f"1 interval was left out: line {line}: {problem.which}." for line, problem in left_out.items())
     return f"{len(left_out)} intervals were left out: lines {ranges(left_out)}; in the first, {left_out[min(left_out)].which}."
@@ -141,7 +141,7 @@ def _documents(lines: Sequence[str], torn: bool, label: str) -> list[Run]:
 
 
 def _parsed(text: str) -> object:
-    """What the text is as JSON; None where it isn't any. SsllatencyError where it is too much."""
+    """The text read as JSON; None where it isn't any. SsllatencyError where it is too much."""
     try:
         return parsed(text)
     except (ValueError, RecursionError):
@@ -150,7 +150,7 @@ def _parsed(text: str) -> object:
 
 @contextmanager
 def _in_line(label: str, number: int) -> Iterator[None]:
-    """What is refused within is refused with the line's number."""
+    """Refuse what is refused within with the line's number."""
     try:
         yield
     except SsllatencyError as error:

@@ -43,7 +43,7 @@ def _stratum(stratum: Stratum) -> dict[str, object]:
 
 
 def read_sampling(root: Field) -> tuple[Sampling, ...]:
-    """What the document's measurement saw in windows only."""
+    """The counts of the document's measurement that were seen in windows only."""
     sampling = root.optional("sampling")
     return tuple(_read_part(part) for part in sampling.items()) if sampling else ()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a page is made of: sections of tables, figures and sentences. The template shows each by its `kind`."""
+"""The elements of a page: sections of tables, figures and sentences. The template shows each by its `kind`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sentences:
 
 
 class Mark(StrEnum):
-    """What a reader should make of a finding: nothing to do, worth a look, something is wrong."""
+    """The weight of a finding to its reader: nothing to do, worth a look, something is wrong."""
 
     GOOD = "good"
     LOOK = "look"
@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is to be read first."""
+    """The findings, which are read first."""
 
     findings: Sequence[Finding]
     kind: ClassVar[str] = "findings"
@@ -72,7 +72,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Fact:
-    """What it is and what it says."""
+    """A fact: its name and its value."""
 
     name: str
     text: str

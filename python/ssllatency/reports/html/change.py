@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a page says of the change between two recordings: sentences about all of it, and a verdict for each row."""
+"""Words of a page about the change between two recordings: sentences about all of it, and a verdict for each row."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _names(whole: Snapshot) -> Mapping[Part, str]:
 
 
 def _facts(whole: Snapshot, old: Snapshot | None) -> list[str]:
-    """What is known of flights, losses and resumption; and what was before."""
+    """The facts known of flights, losses and resumption; and what was before."""
     after, before = (facts_sentence(one.handshakes) if one and one.handshakes else "" for one in (whole, old))
     watched = phases_sentence(whole.handshakes) if whole.handshakes else ""
     return list(filter(None, (watched, after, before and f"Before: {before}")))

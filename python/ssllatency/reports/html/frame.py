@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a page says of functions, of what was traced, and of what wasn't seen."""
+"""Sections of a page about functions, of what was traced, and of what wasn't seen."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def reasons(snapshot: Snapshot) -> list[str]:
 
 
 def missing(functions: Iterable[Missing]) -> Table:
-    """What was not traced, by library and reason."""
+    """The functions that were not traced, by library and reason."""
     rows = [
         Row((left_out.library, left_out.reason, _listed(left_out.functions)), ())
         for left_out in loss_rows.not_traced(functions)

@@ -88,7 +88,7 @@ def _mean_ns(group: Group, part: Part | None) -> float:
 
 
 def keys(after: Handshakes, before: Handshakes | None) -> Table:
-    """What private keys did."""
+    """The table of private keys."""
     headings = ("Key", "Handshakes", "Share", "Mean", "Total")
     return compared("Private-key operations of successful handshakes", headings, _keys, after, before)
 
@@ -98,7 +98,7 @@ def _keys(handshakes: Handshakes) -> list[Row]:
 
 
 def mix(after: Handshakes, before: Handshakes | None) -> Table:
-    """What kinds of handshakes succeeded."""
+    """The table of the kinds of handshakes that succeeded."""
     headings = ("Label", "Value", "Count", "Share")
     return compared("Kinds of successful handshakes", headings, _mix, after, before)
 

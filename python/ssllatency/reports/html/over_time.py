@@ -47,7 +47,7 @@ def over_time(recording: Recording, before: Recording | None, whole: Snapshot, o
 
 
 def _subject(whole: Snapshot, old: Snapshot | None) -> tuple[str, Pick]:
-    """What is shown over time: handshakes where there were any, else the calls that stand for them."""
+    """The subject that is shown over time: handshakes where there were any, else the calls that stand for them."""
     if _successful(whole):
         part = whole_part([*_successful(whole), *(_successful(old) if old else ())])
         what = "clients' wait for successful handshakes" if part is Part.CLIENT_WAIT else "wall time of successful handshakes"

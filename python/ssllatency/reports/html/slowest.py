@@ -50,5 +50,5 @@ def _row(number: int, single: SingleWords, *, queues: bool) -> Row:
 
 
 def _name(number: int, single: SingleWords) -> str:
-    """What a handshake is called beside its bar and in the table."""
+    """The name of a handshake beside its bar and in the table."""
     return f"{number}: {single.process}"

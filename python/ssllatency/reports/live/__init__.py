@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a live view shows, as lines of text with a style for each piece: laid out for a screen or printed line by line."""
+"""A live view as lines of text with a style for each piece: laid out for a screen or printed line by line."""

@@ -47,8 +47,8 @@ class Layout:
 
 
 def layout(view: str, width: int, longest_name: int) -> Layout:
-    """What fits into so many characters, with a space between columns: the trend is cut first, then the name, then columns are
-    left out."""
+    """Lay out the columns that fit into so many characters, with a space between columns: the trend is cut first, then the
+    name, then columns are left out."""
     kept = list(columns(view))
     while (left := width - sum(column.width + 1 for column in kept) - 1) < _LEAST_NAME + _LEAST_TREND:
         last = max(kept, key=lambda column: column.goes)

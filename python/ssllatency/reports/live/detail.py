@@ -76,7 +76,7 @@ def _function(now: Shown, row: Row, page: Page) -> list[Line]:
 
 
 def _everything(snapshot: Snapshot, page: Page) -> list[Line]:
-    """What isn't told apart by row: kinds of handshakes, keys and reasons of failures of all that is traced."""
+    """The lines about what isn't told apart by row: kinds of handshakes, keys and reasons of failures of all that is traced."""
     handshakes = snapshot.handshakes
     if handshakes is None:
         return []

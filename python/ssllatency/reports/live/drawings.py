@@ -101,7 +101,7 @@ def shown_ending(row: Row) -> Ending | None:
 
 
 def parts_bar(row: Row, page: Page, lines: int, names: Mapping[Part, str] = PARTS) -> list[Line]:
-    """What the mean handshake's time consists of: a bar, and at most so many lines that explain it, the most time first."""
+    """The parts of the mean handshake's time: a bar, and at most so many lines that explain it, the most time first."""
     ending = shown_ending(row)
     times_ns = mean_ns(row.groups[ending]) if ending and row.groups else {}
     if not any(times_ns.values()):

@@ -46,7 +46,7 @@ def heading(shown: Shown, at_s: float, page: Page) -> Line:
 
 
 def cost(shown: Shown) -> str:
-    """What the probes cost the traced processes, and what the tool takes itself."""
+    """The cost of the probes to the traced processes, and of the tool itself."""
     own = "" if shown.window.own_cpu is None else f"top {share(shown.window.own_cpu, 1.0)} of a core"
     return ", ".join(filter(None, (_of_probes(shown.window.snapshot.cost), own)))
 
@@ -74,7 +74,7 @@ def totals(shown: Shown) -> Line:
 
 
 def headings(shown: Shown, columns: Sequence[Column]) -> list[str]:
-    """What stands over each column, the name's first; the one by which rows are ordered is marked."""
+    """The headings of the columns, the name's first; the one by which rows are ordered is marked."""
     mark = "^" if shown.choice.ascending else "*"
     keys = ["name", *(column.key for column in columns)]
     texts = [shown.choice.view.upper().replace("_", " "), *(column.heading for column in columns)]
@@ -101,7 +101,7 @@ def trend(shown: Shown, row: Row, width: int, page: Page) -> str:
 
 
 def diagnosis(snapshot: Snapshot) -> list[str]:
-    """What the numbers of all handshakes say."""
+    """The diagnosis from the numbers of all handshakes."""
     said = conclusion(snapshot.handshakes, snapshot.duration_s) if snapshot.handshakes else []
     return said or [_NOTHING]
 

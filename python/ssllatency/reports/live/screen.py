@@ -39,8 +39,8 @@ _MOST_HEAT, _MOST_FAILURES = 16, 8
 
 @dataclass(frozen=True)
 class State:
-    """What the screen says beside the numbers: which views there are, whether it is paused, where is recorded ("" for nowhere),
-    and what happened last."""
+    """The state of the screen beside the numbers: which views there are, whether it is paused, where is recorded ("" for
+    nowhere), and what happened last."""
 
     views: Sequence[str]
     paused: bool = False

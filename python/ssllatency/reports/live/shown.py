@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a running session is shown: the view and its order, the filter, the chosen row, the time that rows are of."""
+"""The selection of a running session that is shown: the view and its order, the filter, the chosen row, the time that rows are
+of."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _READ_WHEN_ASKED = (Label.PORT, Label.SNI)
 
 
 def title(view: str) -> str:
-    """What the rows of a view are called."""
+    """The title of the rows of a view."""
     if view in _TITLES:
         return _TITLES[view]
     name = LABELS.get(Label(view), view)
@@ -38,7 +39,7 @@ def title(view: str) -> str:
 
 
 def how_to_see(view: str, views: Sequence[str]) -> str:
-    """What to type for a view that isn't among these."""
+    """The options to type for a view that isn't among these."""
     if view not in _READ_WHEN_ASKED:
         return f"There are no {title(view)} to show."
     shown_labels = [name for name in views if name in set(Label) - {Label.PROCESS, *_READ_WHEN_ASKED}]
@@ -48,7 +49,7 @@ def how_to_see(view: str, views: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user has chosen. `sort` is the key of a column, or "name"; `row` the chosen row's name, "" for the first."""
+    """The user's choice. `sort` is the key of a column, or "name"; `row` the chosen row's name, "" for the first."""
 
     view: str = SERVICE
     sort: str = "rate"
@@ -78,7 +79,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Shown:
-    """What is to be seen now: the window, its rows in order, and the one that is chosen, None where there is none; the last
+    """The content to be seen now: the window, its rows in order, and the one that is chosen, None where there is none; the last
     minutes' intervals."""
 
     choice: Choice
@@ -92,12 +93,12 @@ class Shown:
 
     @property
     def names(self) -> Mapping[Part, str]:
-        """What the parts of handshakes are called."""
+        """The names of the parts of handshakes."""
         handshakes = self.window.snapshot.handshakes
         return part_names(handshakes.role if handshakes else Role.SERVER)
 
     def tallies_of(self, row: Row | None) -> list[Tally]:
-        """What the row was in each of the intervals; all rows together for None."""
+        """The tallies of the row in each of the intervals; all rows together for None."""
         return list(tallies(self.intervals, self.choice.view, self.services, row.name if row else None))
 
     def counts_of(self, row: Row) -> list[int]:
@@ -110,7 +111,7 @@ class Shown:
 
 
 def shown(history: History, choice: Choice) -> Shown | None:
-    """What of the history is to be seen; None before there are two readings."""
+    """Choose what of the history is to be seen; None before there are two readings."""
     window, newest = history.window(choice.window_s), history.newest
     if window is None or newest is None:
         return None

@@ -11,7 +11,7 @@ from ssllatency.reports.words.units import printable
 
 
 class Style(StrEnum):
-    """What a piece stands for. HEAT_1 is the least of a heatmap, HEAT_5 the most."""
+    """The meaning of a piece. HEAT_1 is the least of a heatmap, HEAT_5 the most."""
 
     PLAIN = "plain"
     FAINT = "faint"

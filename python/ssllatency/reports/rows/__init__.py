@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says, before it is laid out: rows and sentences, made once of the model for text, HTML and JSON alike."""
+"""The contents of a report before it is laid out: rows and sentences, made once of the model for text, HTML and JSON alike."""

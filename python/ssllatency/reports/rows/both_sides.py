@@ -55,7 +55,7 @@ def _client(client: ClientReport, connections: Connections) -> str:
 
 
 def _missed(snapshot: Snapshot, number: int) -> str:
-    """Where so many of the client's connections may be."""
+    """The places where so many of the client's connections may be."""
     handshakes, losses = snapshot.handshakes, snapshot.losses
     lost = losses.map_full + losses.events_dropped
     lost += handshakes.dropped + handshakes.partial + handshakes.in_flight if handshakes else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two recordings, in words: the mean handshake, single quantities, and what else is different."""
+"""Changes between two recordings, in words: the mean handshake, single quantities, and what else is different."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _verdict(change: Change, intervals: int) -> str:
 
 
 def leaning(quantity: Quantity, change: Change) -> Verdict | None:
-    """What a change probably is that isn't sure among so many: its bounds alone exclude "no change". None for all others."""
+    """The probable verdict on a change that isn't sure among so many: its bounds alone exclude "no change". None for all
+    others."""
     if change.leaning is change.verdict:
         return None
     return _OF_RATES[change.leaning] if quantity is Quantity.RATE else change.leaning
@@ -72,7 +73,7 @@ def with_sign(value_ns: Fraction | float) -> str:
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
-    """What else is different about two recordings, a phrase each: what was traced, and the kinds of handshakes."""
+    """Other differences of two recordings, a phrase each: what was traced, and the kinds of handshakes."""
     pairs = [("kernel", before.kernel, after.kernel), ("libraries", _libraries(before), _libraries(after))]
     traced = [f"{what}: {old or 'none'} before, {new or 'none'} after" for what, old, new in pairs if old != new]
     return [*traced, *_mix_shifts(before, after)]

@@ -14,7 +14,7 @@ _STATISTICS = ("min", "mean", "sd", "median", "max")
 
 @dataclass(frozen=True)
 class ClientRow:
-    """What it is, its cells, and what the numbers hold."""
+    """A row: its name, its cells, and what the numbers hold."""
 
     name: str
     cells: tuple[str, ...]
@@ -23,7 +23,7 @@ class ClientRow:
 
 @dataclass(frozen=True)
 class Timings:
-    """What was timed: a row for each thing, a column for each statistic that the tool has of any."""
+    """The times of a load generator: a row for each thing, a column for each statistic that the tool has of any."""
 
     statistics: tuple[str, ...]
     rows: tuple[ClientRow, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing has cost, in sentences."""
+"""The cost of tracing, in sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ssllatency.reports.words.units import counted, duration, share
 
 
 def cost_sentences(cost: Cost | None) -> list[str]:
-    """What the traced processes have paid, then what others have; nothing where that isn't known, or nobody has paid."""
+    """The costs to the traced processes, then those to others; nothing where that isn't known, or nobody has paid."""
     if cost is None:
         return []
     sentences = []

@@ -22,5 +22,5 @@ class Row:
 
     @property
     def key(self) -> tuple[tuple[str, ...], int, int]:
-        """What the row of another recording has in common with it."""
+        """The key that the same row of another recording has."""
         return self.names, self.depth, self.place

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was watched in windows only: sentences, as the counts of the report are those of the windows; and rows of estimates."""
+"""Reports of what was watched in windows only: sentences, as the counts of the report are those of the windows; and rows of
+estimates."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def _exact(exact_share: float | None) -> str:
 
 
 def _beside(part: Sampling) -> str:
-    """What there is to say beside that of the estimates, and of what windows cost."""
+    """The sentences beside those of the estimates, and of what windows cost."""
     by = {Basis.IO_CALLS: "read and write system calls", Basis.CPU_TIME: "CPU time"}.get(part.scaled_by)
     scaled = f" Estimates follow the processes' {by}, as these do less while they are watched." if by else ""
     slower = any(estimate.p99_ns and estimate.p99_ns.low == 0 for estimate in part.estimates)

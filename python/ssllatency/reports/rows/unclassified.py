@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a library doesn't show, so that it couldn't be told how calls and handshakes ended: for the share that it concerns."""
+"""Gaps in what a library shows, for which it couldn't be told how calls and handshakes ended: for the share that it
+concerns."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ def bar_pieces(times_ns: Mapping[Part, float], cells: int, page: Page) -> list[t
 
 
 def legend(times_ns: Mapping[Part, float], page: Page, names: Mapping[Part, str] = PARTS) -> list[str]:
-    """What fills which part's piece, its share and its time: as many in a line as fit."""
+    """The legend of each part's piece, its share and its time: as many in a line as fit."""
     return _in_lines(legend_entries(times_ns, page, names).values(), page.width)
 
 
 def legend_entries(times_ns: Mapping[Part, float], page: Page, names: Mapping[Part, str] = PARTS) -> dict[Part, str]:
-    """What fills each part's piece, its share and its time."""
+    """The filling of each part's piece, its share and its time."""
     whole = sum(times_ns.get(part, 0) for part in CLIENT_PIECES)
     return {
         part: f"{_fill(part, page)} {names[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"

@@ -81,7 +81,7 @@ def _handshake(comparison: Comparison, page: Page) -> list[str]:
 
 
 def _contributions(contributions: Sequence[Contribution], whole: Part, page: Page) -> list[str]:
-    """What the mean handshake is made of on either side; the last row is the sum."""
+    """The parts of the mean handshake on either side; the last row is the sum."""
     if not contributions:
         return []
     before, after = (sum(times, Fraction()) for times in zip(*map(_times, contributions), strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every text report begins and ends with."""
+"""The beginning and the end of every text report."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MANY_PROGRAMS = 8
 
 
 def heading(snapshot: Snapshot, width: int = WIDTH, before: Snapshot | None = None) -> list[str]:
-    """What was traced, where, when and how long, and what couldn't be classified; only when, in one line, where all else is as
-    in the interval `before`."""
+    """The heading: what was traced, where, when and how long, and what couldn't be classified; only when, in one line, where
+    all else is as in the interval `before`."""
     unknown = [line for sentence in unclassified(snapshot) for line in wrapped(sentence, hanging="  ", width=width)]
     if before and _subject(before) == _subject(snapshot):
         return [f"--- {seconds(snapshot.duration_s)} from {snapshot.started} ---", *unknown]
@@ -40,13 +40,13 @@ def heading(snapshot: Snapshot, width: int = WIDTH, before: Snapshot | None = No
 
 
 def _subject(snapshot: Snapshot) -> tuple[object, ...]:
-    """What the heading is about, but for the time."""
+    """The subject of the heading, but for the time."""
     targets = frozenset((target.pid, target.comm) for target in snapshot.targets)
     return snapshot.host, snapshot.kernel, snapshot.engine, targets
 
 
 def not_traced(missing: Iterable[Missing], width: int = WIDTH) -> list[str]:
-    """What was left out, by library and reason."""
+    """The functions that were left out, by library and reason."""
     lines = []
     for library, reasons in groupby(loss_rows.not_traced(missing), key=lambda left_out: left_out.library):
         lines.append(f"  {printable(library)}")
@@ -63,7 +63,7 @@ def lost(losses: Losses, handshakes: Handshakes | None = None, title: str = "Los
 
 
 def costs(cost: Cost | None, width: int = WIDTH) -> list[list[str]]:
-    """What tracing has cost, a block for each sentence."""
+    """The cost of tracing, a block for each sentence."""
     return [wrapped(sentence, hanging="  ", width=width) for sentence in cost_sentences(cost)]
 
 

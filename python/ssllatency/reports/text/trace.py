@@ -39,8 +39,8 @@ def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False, 
 
 
 def render_functions(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False) -> str:
-    """What follows a report of the same snapshot's handshakes, which has said what was traced, what was missed and what that
-    has cost."""
+    """The part that follows a report of the same snapshot's handshakes, which has said what was traced, what was missed and
+    what that has cost."""
     return joined(_functions(snapshot, page, by_process))
 
 
@@ -59,7 +59,7 @@ def _functions(snapshot: Snapshot, page: Page, by_process: bool) -> list[list[st
 
 
 def _in_windows(sampling: Sequence[Sampling], page: Page) -> list[list[str]]:
-    """What was watched in windows only, and what is estimated from that."""
+    """The functions that were watched in windows only, and what is estimated from that."""
     rows = [[*row.names, *row.cells] for row in sampling_rows(sampling)]
     estimates = page.fitted([[*map(str.upper, SAMPLED_HEADINGS)], *rows], left=2) if rows else []
     note = page.wrapped(_BOUNDS) if rows else []

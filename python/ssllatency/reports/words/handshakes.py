@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the endings and labels of handshakes are called in text."""
+"""Names of the endings and labels of handshakes in text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def value_words(label: Label, value: str | None) -> str:
 
 
 def labels_words(labels: Mapping[Label, str | None]) -> str:
-    """What is known of one handshake, in words that need no label beside them."""
+    """The labels of one handshake, in words that need no label beside them."""
     client = ["client certificate"] if labels.get(Label.CLIENT_CERTIFICATE) == GIVEN else []
     others = [label for label in Label if label not in (Label.CLIENT_CERTIFICATE, *WHO) and labels.get(label)]
     who = [f"{LABELS[label]} {labels[label]}" for label in WHO if labels.get(label)]
@@ -35,6 +35,6 @@ def labels_words(labels: Mapping[Label, str | None]) -> str:
 
 
 def key_words(operation: str, key: str) -> str:
-    """What a private key did: "RSA-2048 signing"."""
+    """The words for the use of a private key: "RSA-2048 signing"."""
     verb = {"sign": "signing", "decrypt": "decryption"}.get(operation, operation)
     return f"{key} {verb}" if key else f"{verb} with an unknown key"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the error codes of failed handshakes mean in BoringSSL and AWS-LC.
+"""Names of the error codes of failed handshakes in BoringSSL and AWS-LC.
 
 Their own tables are packed, and linked only into programs that print errors. The numbers are those of the header openssl/ssl.h,
 SSL_R_*, the same in both; the words are spelled as OpenSSL spells its reasons.

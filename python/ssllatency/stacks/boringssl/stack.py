@@ -62,13 +62,13 @@ class BoringSsl(OpenSsl):
         return bool(self.connection(image))
 
     def connection(self, image: Image) -> dict[str, int]:
-        """As SSL_get_error shows it."""
+        """The offsets that SSL_get_error shows."""
         from ssllatency.stacks.boringssl.connection import boringssl_offsets
 
         return boringssl_offsets(image) or {}
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
-        """As OpenSSL's accessors show them; few programs have these, and then only whether a handshake is under way."""
+        """The paths that OpenSSL's accessors show; few programs have these, and then only whether a handshake is under way."""
         from ssllatency.stacks.boringssl.connection import boringssl_paths
 
         return super().labels(image) or boringssl_paths(image)
@@ -84,7 +84,7 @@ class BoringSsl(OpenSsl):
         return None
 
     def runs_handshakes_alone(self, image: Image, bodies: Bodies) -> bool:
-        """As its functions' calls show."""
+        """Whether they do, as the calls of its functions show."""
         from ssllatency.stacks.boringssl.connection import runs_handshakes_alone
 
         return runs_handshakes_alone(image, bodies)

@@ -56,8 +56,9 @@ def bio_flags_offset(image: Image) -> int | None:
 
 
 def bio_offsets(image: Image) -> dict[str, int]:
-    """Where a BIO of type BIO_TYPE_SOCKET keeps its method, whose first word is the type, and its descriptor: "bio_method" and
-    "bio_descriptor". Empty where the image doesn't show both, or the type isn't the one that OpenSSL's headers have."""
+    """The offsets at which a BIO of type BIO_TYPE_SOCKET keeps its method, whose first word is the type, and its descriptor:
+    "bio_method" and "bio_descriptor". Empty where the image doesn't show both, or the type isn't the one that OpenSSL's headers
+    have."""
     method = field_returned(image, "BIO_method_type", 2)
     descriptor = _socket_descriptor(image)
     if method is None or method[1] or descriptor is None:
@@ -114,7 +115,7 @@ def _state(image: Image, hand_state: int | None) -> int | None:
 
 
 def stated_version(image: Image) -> str:
-    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if it doesn't."""
+    """The name and version that the library states, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if it doesn't."""
     function = image.function("OpenSSL_version")
     stated = returned_address(image, function.address, rdi=0) if function else None
     text = image.text(stated) if stated else ""

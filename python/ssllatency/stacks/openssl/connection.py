@@ -65,7 +65,7 @@ class Accessors:
         return only(fields, f"{name} doesn't simply pass it on", 8)
 
     def control(self, command: int) -> Evaluation:
-        """What a command of SSL_ctrl does, which the connection's method carries out."""
+        """Follow a command of SSL_ctrl, which the connection's method carries out."""
         calls = self.follow("SSL_ctrl", rsi=command).calls
         slots = {call.target.path[1] for call in calls if isinstance(call.target, Field) and len(call.target.path) == 2}
         functions = (self.image.function(name) for name in _METHODS)

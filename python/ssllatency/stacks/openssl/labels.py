@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a connection's labels (version, cipher, group and others) are stored, read out of the library's own accessors. Every
+"""Places of a connection's labels (version, cipher, group and others), read out of the library's own accessors. Every
 path starts at the SSL * of a plain connection, as the application has it. It comes from the file's code alone, never from a
 table of versions; what the code doesn't show, or shows in a way that leaves room for doubt, is absent."""
 
@@ -139,7 +139,7 @@ def _alpn(accessors: Accessors) -> Field:
 
 
 def _alpn_length(accessors: Accessors) -> Field:
-    """Where it lies: beside the pointer. It may be wider than what is stored of it."""
+    """The field beside the pointer. It may be wider than what is stored of it."""
     length, text = _alpn_stored(accessors, _SECOND_OUTPUT, 4), _alpn(accessors)
     if length.path[:-1] != text.path[:-1] or length.path == text.path:
         raise UnclearError(f"{_ALPN} doesn't store a pointer and its length")
@@ -182,7 +182,7 @@ def _options(accessors: Accessors) -> Field:
 
 
 def _course(evaluation: Evaluation) -> frozenset[Call | Field]:
-    """What the function does on its ways."""
+    """The calls and reads of the function on its ways."""
     return frozenset((*evaluation.calls, *evaluation.fields))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where libssl's record of a signature algorithm has its TLS code point, which no accessor shows.
+"""The offset of the TLS code point in libssl's record of a signature algorithm, which no accessor shows.
 
 The accessors show where such a record has the numbers of its hash and of its kind of key, and the library has a table of these
 records, each with its name in TLS, whose code point and numbers are known. So the offset is read from the table, provided that
@@ -47,7 +47,7 @@ def _offsets(image: Image, name: bytes, hash_offset: int, key_offset: int) -> se
 
 
 def _starts(image: Image, name: bytes) -> Iterator[int]:
-    """Where a record may start that points to `name`."""
+    """The addresses at which a record may start that points to `name`."""
     for text in image.find_string(name):
         for place in image.pointers_to(text):
             yield from range(place, place - _MAX_RECORD, -8)

@@ -108,7 +108,7 @@ class OpenSsl(Stack):
         return True
 
     def version(self, image: Image) -> str:
-        """As OpenSSL_version returns it."""
+        """The text that OpenSSL_version returns."""
         from ssllatency.stacks.openssl.accessors import stated_version
 
         return stated_version(image)
@@ -131,19 +131,19 @@ class OpenSsl(Stack):
         return Tails(image)
 
     def bio(self, image: Image) -> dict[str, int | None]:
-        """As libcrypto's accessors show it."""
+        """The offsets that libcrypto's accessors show."""
         from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
 
         return {"bio_flags": bio_flags_offset(image), **bio_offsets(image)}
 
     def connection(self, image: Image) -> dict[str, int]:
-        """As its accessors show it."""
+        """The offsets that its accessors show."""
         from ssllatency.stacks.openssl.accessors import ssl_offsets
 
         return ssl_offsets(image)
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
-        """As its accessors show them."""
+        """The paths that its accessors show."""
         from ssllatency.stacks.openssl.labels import label_paths
 
         return label_paths(image)

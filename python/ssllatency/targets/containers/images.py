@@ -41,7 +41,7 @@ def _cri_o(container_id: str, root: Path) -> str:
 
 
 def _storage(container_id: str, root: Path) -> str:
-    """What the runtime has to say of a container lies as JSON in a member of its entry."""
+    """Read what the runtime has to say of a container, which lies as JSON in a member of its entry."""
     for name in STORAGE_FILES:
         entries = read_json(root / STORAGE, name)
         for entry in entries if isinstance(entries, list) else ():

@@ -25,7 +25,7 @@ def is_id(text: str) -> bool:
 
 
 def read_json(folder: Path, path: str) -> Any:
-    """What the file at a path in the folder holds; None where there is none that can be read."""
+    """The contents of the file at a path in the folder; None where there is none that can be read."""
     try:
         handle = safe_open.handle_below(folder, path, links=False)
         with os.fdopen(safe_open.open_handle(handle, _LARGEST), "rb") as file:

@@ -27,7 +27,7 @@ NamesOf = Callable[[str], Mapping[str, str]]  # the names of containers, by ID, 
 
 
 class Kind(StrEnum):
-    """What names the service. COMM: nothing but the process's own name."""
+    """The source of the service's name. COMM: nothing but the process's own name."""
 
     POD = "pod"
     CONTAINER = "container"
@@ -82,7 +82,7 @@ def unit_of(cgroup: str) -> str:
 
 
 def owner_of(cgroup: str) -> str:
-    """What goes before the name of a service or container that a user runs: "user@1000.service/"; "" for the system's."""
+    """The prefix of the name of a service or container that a user runs: "user@1000.service/"; "" for the system's."""
     managers = (folder for folders in _paths(cgroup) for folder in folders if _MANAGER.fullmatch(folder))
     return next((f"{manager}/" for manager in managers), "")
 

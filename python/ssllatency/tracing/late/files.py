@@ -47,7 +47,7 @@ class LateFiles:
         return self._attached_ns.get(number, 0)
 
     def beside(self, pid: int) -> list[TracedImage]:
-        """What the process maps of the files that are traced already."""
+        """The images that are traced already and that the process maps."""
         numbers = [number for file in tls_candidates(pid) if (number := self._seen.number_of(file)) is not None]
         return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 

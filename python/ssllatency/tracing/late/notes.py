@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said, at once and in the report, of processes and files that came later."""
+"""Sentences, at once and in the report, about processes and files that came later."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ class Notes:
 
 
 def name_of(pid: int) -> str:
-    """What a process is called in these sentences."""
+    """The name of a process in these sentences."""
     process = process_of(pid)
     return f"{process.comm} ({pid})" if process else f"a process that has ended ({pid})"

@@ -38,7 +38,7 @@ OWN_LINKS = (
 
 
 def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) -> Resolved:
-    """What is to be traced without the processes that must not get probes, which the notes name. SsllatencyError where nothing
+    """The targets without the processes that must not get probes, which the notes name. SsllatencyError where nothing
     is left, or the options allow no other way."""
     method = choose_method(request)
     shared = not links_each_process(request, method)
@@ -115,7 +115,7 @@ class _Code(NamedTuple):
     ranges: list[tuple[int, int]]
 
     def state(self, pid: int, maps: bytes) -> CodeState | None:
-        """As code_state() has it."""
+        """The state of the code, as code_state() tells it."""
         return code_state(pid, maps, self.numbers, self.path, self.ranges, lambda at, size: os.pread(self.descriptor, size, at))
 
 
@@ -137,7 +137,7 @@ def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, CodeState]]:
 
 
 def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
-    """As long as `stack`; None where no site lies in it, or nobody can tell what maps calls it."""
+    """Open it as long as `stack`; None where no site lies in it, or nobody can tell what maps calls it."""
     ranges = [(part.offset, part.offset + part.size) for part in image.plan.code]
     try:
         descriptor = open_regular(image.file) if ranges else -1

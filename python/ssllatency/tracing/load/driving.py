@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load generator's run needs beside the trace: who serves where it connects to, how long it may run, how it ended."""
+"""Needs of a load generator's run beside the trace: who serves where it connects to, how long it may run, how it ended."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def serving_there(where: Endpoint) -> Selection:
 
 
 def timeout_s(asked_s: float | None, whole_s: float | None) -> float:
-    """How long a tool may run that takes `whole_s` by itself, None where that isn't known."""
+    """The seconds that a tool may run which takes `whole_s` by itself, None where that isn't known."""
     return asked_s or (_UNKNOWN_S if whole_s is None else whole_s + _LATER_S)
 
 

@@ -174,7 +174,7 @@ class _Bench:
         return output, line
 
     def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
-        """What the tool says; LoadError where it failed."""
+        """The report of the tool; LoadError where it failed."""
         tool = run.cell[Factor.TOOL]
         if output.ended is not Ended.ITSELF or output.status:
             raise LoadError(" ".join(driving.complaints(output, tool)))

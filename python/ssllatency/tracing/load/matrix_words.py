@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a matrix says before, without and after its runs."""
+"""Sentences of a matrix before, without and after its runs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _clock(whole_s: float) -> str:
 
 
 def beginning(matrix: Matrix, plan: Plan, kept: Kept, runs: Sequence[Run]) -> list[str]:
-    """What is about to be run, in sentences."""
+    """The sentences about what is about to be run."""
     sentences = dropped(plan)
     if kept.torn:
         sentences.append("The last row had been cut off in the middle: it is measured again.")
@@ -105,7 +105,7 @@ def _mean(heading: str, measured: Effects) -> str:
 
 
 def ending(rows: Sequence[_Row], plan: Plan, matrix: Matrix, broken: Mapping[tuple[str, ...], str], output: str) -> list[str]:
-    """What there is now, and what there isn't, in sentences."""
+    """The sentences about what there is now, and what there isn't."""
     sentences = [f"{counted(len(rows), 'run')} of {len(plan.cells) * matrix.repeats} in {output}."]
     if broken:
         again = "it is" if len(broken) == 1 else "they are"

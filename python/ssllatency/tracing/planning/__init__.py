@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found out about files: each is read and planned by a confined process of its own, which says what it found."""
+"""Findings about files: each is read and planned by a confined process of its own, which says what it found."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process gives up before it parses files that strangers wrote, so that a flaw in a parser leads nowhere.
+"""Rights that a process gives up before it parses files that strangers wrote, so that a flaw in a parser leads nowhere.
 
 `tie` ties its life to its parent's; `limit` bounds its time and memory; `confine` takes its capabilities and leaves it the
 system calls of pure computation: memory, and the descriptors that it has open. Where the kernel has no seccomp filters that

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found out about files: each part once, from the file's entry in the cache, or by a process that reads the file.
+"""Findings about files: each part once, from the file's entry in the cache, or by a process that reads the file.
 
 A file that isn't kept is opened and read once for everything that the command will ask about it. Such a process goes on while
 what it has said is used, as for names, which only a report needs.
@@ -54,7 +54,7 @@ class File:
 
     @property
     def key(self) -> _Key:
-        """What findings about it are remembered by: the file as it is now."""
+        """The key by which findings about it are remembered: the file as it is now."""
         status = os.stat(self.path)  # noqa: PTH116 - a path under /proc is not to be resolved
         times = status.st_mtime_ns, status.st_ctime_ns  # the second can't be set back by whoever writes to it
         return status.st_dev, status.st_ino, status.st_size, *times, self.label, self.root
@@ -62,7 +62,7 @@ class File:
 
 @dataclass
 class _Record:
-    """What is known about a file: `answers` by part, an error where there is none; the process that reads it, or did last; and
+    """The record of a file: `answers` by part, an error where there is none; the process that reads it, or did last; and
     what that has said and isn't kept yet."""
 
     file: File
@@ -78,7 +78,7 @@ class _Record:
 
 
 class Findings:
-    """What is found out about files under some settings.
+    """The findings about files under some settings.
 
     `ahead` are the parts that the command will ask for of each file; `later` those that it will ask for once the trace runs.
     """
@@ -97,7 +97,7 @@ class Findings:
         self._files: dict[_Key, _Record] = {}
 
     def ask(self, file: File, part: Part[T], *, interruptible: bool = True) -> T:
-        """What is found out about a file. ElfError where it can't be read. KeyboardInterrupt where a signal asks for the end,
+        """Return a finding about a file. ElfError where it can't be read. KeyboardInterrupt where a signal asks for the end,
         unless not `interruptible`: then it takes 40 s at most."""
         record = self._record_of(file)
         if record.reading and not interruptible:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is printed one by one as it ends."""
+"""Calls and handshakes that are printed one by one as they end."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What prints a line for each call or handshake as it ends, until the run does, and says what was missed."""
+"""Printers of a line for each call or handshake as it ends, until the run does, and says what was missed."""
 
 from __future__ import annotations
 

@@ -29,19 +29,19 @@ class LiveSession:
 
     @property
     def due_s(self) -> float:
-        """As Session has it."""
+        """The seconds until the next call, as Session says."""
         return self._session.due_s
 
     def poll(self) -> None:
-        """As Session has it."""
+        """Poll it, as Session says."""
         self._session.poll()
 
     def detach(self) -> None:
-        """As Session has it."""
+        """Detach it, as Session says."""
         self._session.detach()
 
     def close(self) -> None:
-        """As Session has it."""
+        """Close it, as Session says."""
         self._session.close()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:

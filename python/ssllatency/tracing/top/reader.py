@@ -40,7 +40,7 @@ class End(live.RunEnd):
 
 
 class Reader:
-    """What is read of a session. The probes are gone after the last reading."""
+    """The reader of a session. The probes are gone after the last reading."""
 
     def __init__(self, session: FullSession, resolved: Resolved, end: live.RunEnd, most: int) -> None:
         """`most` as for LiveSession."""

@@ -31,19 +31,19 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """As in a condition."""
+        """The words of a condition."""
         return f"{self.metric.name} {self.bound}"
 
     @property
     def bound(self) -> str:
-        """What the figure is compared with: "> 50.0 ms for 10.0 s"."""
+        """The bound that the figure is compared with: "> 50.0 ms for 10.0 s"."""
         over = f" for {self.over_s:g} s" if self.over_s is not None else ""
         return f"{self.operator} {self.metric.figure.shown(self.limit)}{over}"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a comparison's figure was: None where it isn't known."""
+    """The value of a comparison's figure: None where it isn't known."""
 
     comparison: Comparison
     value: float | None

@@ -32,7 +32,7 @@ _WHAT_THERE_IS = "handshake, failure, abandoned, resumed, private key, wait peer
 
 
 class ConditionError(SsllatencyError):
-    """What is wrong with a condition, and where."""
+    """A condition is wrong: the text says how, and where."""
 
     def __init__(self, sentence: str, text: str, start: int, end: int) -> None:
         super().__init__(f"{sentence.rstrip('.')}:", 2)

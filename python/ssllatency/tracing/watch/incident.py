@@ -8,7 +8,8 @@ from enum import Enum
 
 
 class Step(Enum):
-    """What an interval is: nothing special, the one in which an incident begins, or the last one that is recorded of it."""
+    """The place of an interval: nothing special, the one in which an incident begins, or the last one that is recorded of
+    it."""
 
     NOTHING = "nothing"
     BEGIN = "begin"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Site:
-    """What is set on the server's side; "" for the server's own default. `sessions`: whether it gives its clients any."""
+    """The settings on the server's side; "" for the server's own default. `sessions`: whether it gives its clients any."""
 
     key: str
     version: str

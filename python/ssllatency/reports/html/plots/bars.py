@@ -74,7 +74,7 @@ def _pieces(axes: Axes, size: Size, shown: Bar, position: float, longest: float)
 
 
 def _fitting(part: Part, name: str, percent: str, room: float, size: Size) -> str:
-    """As much about a piece as fits into it."""
+    """Return as much about a piece as fits into it."""
     letter = size.letters * _LETTER_WIDTH
     mark = STYLES[part].letter
     for words in (f"{mark} {name} {percent}", f"{mark} {percent}", mark):

@@ -99,7 +99,7 @@ def _column(start_s: float, width_s: float, intervals: Sequence[Snapshot], measu
 
 
 def _seconds_covered(placed: Iterable[_Placed], width_s: float, number: int) -> list[float]:
-    """How long each column was measured, whichever column that was counted in."""
+    """The time for which each column was measured, whichever column that was counted in."""
     covered = [0.0] * number
     for start_s, interval in placed:
         end_s = start_s + interval.duration_s

@@ -29,8 +29,8 @@ _HEIGHT = 280
 
 @dataclass(frozen=True)
 class Scale:
-    """What two heatmaps share: the histograms' grid; `per_row` buckets of it make a row, from row `low` to `high`; the least
-    and the greatest rate of a cell."""
+    """The scale that two heatmaps share: the histograms' grid; `per_row` buckets of it make a row, from row `low` to `high`;
+    the least and the greatest rate of a cell."""
 
     grid: Grid
     per_row: int
@@ -99,7 +99,7 @@ def rows_axis(axes: Axes, scale: Scale) -> None:
 
 
 def open_rows(scale: Scale) -> str:
-    """What is to be said of the rows of all that is too short or too long to be told apart: each sentence after a space."""
+    """The sentences about the rows of all that is too short or too long to be told apart: each sentence after a space."""
     (low, high), (shortest, longest) = scale.span_ns, scale.known_ns
     lowest = f" The lowest row: {duration(shortest)} or less." if low < shortest else ""
     return lowest + (f" The highest row: more than {duration(longest)}." if high > longest else "")

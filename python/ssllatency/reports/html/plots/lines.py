@@ -88,8 +88,8 @@ def _range(word: str, lines: dict[str, list[tuple[float, float]]]) -> str:
 
 
 def distribution(key: str, measured: Sequence[Times | None], scale: Scale, title: str, caption: str) -> Plot:
-    """What share of the durations each row of the heatmap's scale has, of the recording and then of the one before; None where
-    nothing was counted."""
+    """The share of the durations that each row of the heatmap's scale has, of the recording and then of the one before; None
+    where nothing was counted."""
 
     def draw(axes: Axes, size: Size) -> None:
         rows_axis(axes, scale)

@@ -38,7 +38,7 @@ class Moments:
 
     @property
     def zone(self) -> str:
-        """What to say of the clock: a sentence after a space, "" where there is none."""
+        """A remark on the clock: a sentence after a space, "" where there is none."""
         return f" Times are {self.begun:%Z}." if self.begun else ""
 
     def text(self, value_s: float, step_s: float) -> str:
@@ -60,7 +60,7 @@ class Moments:
         return [first_s + step_s * position for position in range(number)], step_s
 
     def mark(self, value_s: float, step_s: float) -> str:
-        """What stands at a mark: the time of day, or at midnight the date."""
+        """The words at a mark: the time of day, or at midnight the date."""
         if self.begun is None:
             return elapsed(value_s, step_s)
         at = self.begun + timedelta(seconds=round(value_s, 6))
@@ -69,7 +69,7 @@ class Moments:
 
 
 def fitting_marks(moments: Moments, size: Size) -> tuple[list[float], float]:
-    """As many marks as there is room for without one text touching the next, and the time between them."""
+    """Return as many marks as there is room for without one text touching the next, and the time between them."""
     for most in range(size.marks, 1, -1):
         marks, step_s = moments.marks(most)
         longest = max(len(moments.mark(mark, step_s)) for mark in marks)

@@ -39,7 +39,7 @@ Draw = Callable[[Axes, Size], None]
 
 @dataclass(frozen=True)
 class Plot:
-    """What a figure of the page holds: the drawings, and a caption; `title` and `description` say it all in words."""
+    """A figure of the page: the drawings, and a caption; `title` and `description` say it all in words."""
 
     drawings: Markup
     caption: str

@@ -47,14 +47,14 @@ def none_ended(duration_s: float) -> str:
 
 
 def cause_words(cause: Cause) -> str:
-    """What is known of the reason: the error and where it was raised, the alert, the state."""
+    """The words for the reason, as far as it is known: the error and where it was raised, the alert, the state."""
     source = _joined(cause.library, f"{cause.code:08X}" if cause.code else "")
     reason = f"{cause.reason or 'no reason known'}{_peer(cause)}{f' ({source})' if source else ''}"
     return _joined(reason, _alert(cause.alert, " sent" if cause.sent else " received"), _state(cause.state))
 
 
 def _peer(ended: Cause | Single) -> str:
-    """Where it was freed: whether the peer was still there."""
+    """Say of one that was freed whether the peer was still there."""
     if ended.peer_left is None:
         return ""
     where = " after the peer had left" if ended.peer_left else " while the peer was there"
@@ -104,7 +104,7 @@ def single_words(single: Single) -> SingleWords:
 
 
 def why_words(single: Single) -> str:
-    """What is known of why one handshake didn't succeed; "" where it did."""
+    """The words for why one handshake didn't succeed; "" where it did."""
     return _joined(f"{single.reason}{_peer(single)}", _alert(single.alert), _state(single.state))
 
 
@@ -114,15 +114,15 @@ def _longest(times_ns: Mapping[Part, int], names: Mapping[Part, str] = PARTS) ->
 
 
 def reason_words(parts: Mapping[Part, int]) -> str:
-    """What explains a tenth or more of the client's wait though it is in other parts."""
+    """The reasons that explain a tenth or more of the client's wait though it is in other parts."""
     least_ns = client_wait_ns(parts) * _NOTABLE
     notable = [part for part in _REASONS if parts.get(part, 0) > least_ns]
     return ", ".join(f"{_REASONS[part]} {duration(parts[part])}" for part in notable)
 
 
 def _queue(parts: Mapping[Part, int]) -> str:
-    """Where the queue is known: what it was in all, and what the thread did meanwhile; how much of the client's wait was before
-    the first call; and how long the ClientHello was waited for, which is no part of it."""
+    """The words for the queue, where it is known: what it was in all, and what the thread did meanwhile; how much of the
+    client's wait was before the first call; and how long the ClientHello was waited for, which is no part of it."""
     meanwhile = _longest({part: parts[part] for part in MEANWHILE if parts.get(part)})
     queue = f"{_timed(Part.QUEUE, parts)}{f' ({meanwhile})' if meanwhile else ''}" if parts.get(Part.QUEUE) else ""
     before = f"{_timed(Part.QUEUE_START, parts)}, {_timed(Part.WALL, parts)}" if parts.get(Part.QUEUE_START) else ""

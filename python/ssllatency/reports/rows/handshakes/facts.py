@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the network's and resumption's part in handshakes beside their times: flights, losses, peers that left,
+"""Facts about the network's and resumption's part in handshakes, beside their times: flights, losses, peers that left,
 HelloRetryRequests, tickets."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ssllatency.reports.words.units import counted, share, size
 
 
 def facts_sentence(handshakes: Handshakes) -> str:
-    """What is known and not 0, "" where nothing is: of the handshakes whose time is shown, but for peers that left, which is of
-    all."""
+    """The facts that are known and not 0, "" where nothing is: of the handshakes whose time is shown, but for peers that left,
+    which is of all."""
     group = shown_group(handshakes)
     return _sentence([*_of_group(group), *_peers_gone(handshakes.groups)]) if group else ""
 

@@ -81,7 +81,7 @@ def _cells(groups: Sequence[Group], everything: int, by: Sequence[Label]) -> tup
 
 
 def _successful_cells(group: Group | None, resumed: bool) -> tuple[str, ...]:
-    """What only handshakes that succeeded tell; absent where none did."""
+    """The cells that only handshakes that succeeded fill; absent where none did."""
     if group is None:
         return (_ABSENT,) * (6 + resumed)
     whole, calls, key = group.whole, group.parts[Part.CALLS], group.parts.get(Part.PRIVATE_KEY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kinds of handshakes there were: the values of the labels, and the private keys."""
+"""The kinds of handshakes that there were: the values of the labels, and the private keys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LabelMix:
 
 @dataclass(frozen=True)
 class KeyRow:
-    """What a kind of private key did: in how many successful handshakes, and for how long."""
+    """The use of a kind of private key: in how many successful handshakes, and for how long."""
 
     words: str
     count: str
@@ -82,5 +82,5 @@ def keys(handshakes: Handshakes) -> list[KeyRow]:
 
 
 def _in_order(values: Mapping[Label, V]) -> list[tuple[Label, V]]:
-    """What is known by label, in the order of the labels."""
+    """The values by label, in the order of the labels."""
     return [(label, values[label]) for label in Label if label in values]

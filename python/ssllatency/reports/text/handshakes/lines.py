@@ -86,7 +86,7 @@ class HandshakeLines:
         }
 
     def _times(self, heading: str, parts: Sequence[Part], times_ns: Mapping[Part, int]) -> str:
-        """What these parts took together; "-" where the handshake had none of them."""
+        """The time of these parts together; "-" where the handshake had none of them."""
         present = [part for part in parts if part in times_ns]
         unsure = _UNSURE if Part.WAIT_PEER_OR_SERVER in present else ""
         width = self._layout.widths[heading] - len(unsure)
@@ -131,7 +131,7 @@ def _has_column(share: Owned) -> bool:
 
 
 def _words(share: Owned) -> str:
-    """What an owner's time consists of; how long it was where no column says that."""
+    """The words for what an owner's time consists of; how long it was where no column says that."""
     pieces = ", ".join(f"{name} {duration(time_ns)}" for name, time_ns in share.pieces)
     if _has_column(share) and share.part is not Part.WAIT_PEER_OR_SERVER:
         return f"{share.name}: {pieces}" if pieces else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kinds of handshakes there were: the mix of the labels, and the private keys."""
+"""The kinds of handshakes that there were: the mix of the labels, and the private keys."""
 
 from __future__ import annotations
 

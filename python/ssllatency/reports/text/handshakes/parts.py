@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of one ending's handshakes went: as bars, and as a table of its parts."""
+"""The parts of the time of one ending's handshakes: as bars, and as a table of its parts."""
 
 from __future__ import annotations
 

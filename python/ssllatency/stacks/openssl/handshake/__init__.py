@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the code of OpenSSL shows the calls that a handshake's phases are, its errors and its state machine."""
+"""Places in the code of OpenSSL that show the calls that a handshake's phases are, its errors and its state machine."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where libssl keeps the application's callbacks, read out of the functions that set them."""
+"""Offsets of the application's callbacks in libssl's structures, read out of the functions that set them."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _origins(graph: Graph, address: int, location: _Location) -> list[_Load]:
 
 
 def _before(graph: Graph, instruction: Instruction, location: _Location) -> _Location | _Load | None:
-    """Where the value that is at `location` after the instruction was before it, or what loaded it; None if it may have been
+    """The place before the instruction of the value that is at `location` after it, or what loaded it; None if it may have been
     made there."""
     if isinstance(location, int):
         return _before_on_stack(graph, instruction, location)
@@ -215,7 +215,7 @@ def _before_on_stack(graph: Graph, instruction: Instruction, location: int) -> _
 
 
 def _on_stack(graph: Graph, address: int, base: str, offset: int) -> int | None:
-    """Where on the stack `base` plus `offset` is; None if the base isn't known to point there."""
+    """The place on the stack of `base` plus `offset`; None if the base isn't known to point there."""
     delta = graph.frames.get(address, {}).get(base)
     return None if delta is None else offset - delta
 
@@ -237,7 +237,8 @@ def callee(call: Instruction) -> str:
 
 
 def loads(instruction: Instruction) -> tuple[_Load, ...]:
-    """What an instruction loads, 64 bits each, from memory past a register; and where an indirect call through memory goes."""
+    """The loads of an instruction, 64 bits each, from memory past a register; and where an indirect call through memory
+    goes."""
     if hasattr(instruction, "word"):
         return tuple(_aarch64_loaded(cast("Aarch64Instruction", instruction)))
     x86_instruction = cast("X86Instruction", instruction)
@@ -254,7 +255,7 @@ def loads(instruction: Instruction) -> tuple[_Load, ...]:
 
 
 def _stores(instruction: Instruction) -> tuple[_Store, ...]:
-    """What an instruction may store in memory past a register; too much rather than too little."""
+    """The stores that an instruction may make in memory past a register; too much rather than too little."""
     if hasattr(instruction, "word"):
         return tuple(_aarch64_stored(cast("Aarch64Instruction", instruction)))
     x86_instruction = cast("X86Instruction", instruction)

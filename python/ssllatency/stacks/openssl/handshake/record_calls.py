@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where OpenSSL's handshakes read and write the connection: the calls of the record layer that the state machine makes, and not
-those that reads and writes of the application make, which are many more.
+"""Sites at which OpenSSL's handshakes read and write the connection: the calls of the record layer that the state machine
+makes, and not those that reads and writes of the application make, which are many more.
 
 The record layer's functions are slots of SSL_METHOD, a fixed way behind those for accepting and connecting; they are called
 through the connection's pointer to its method, or by their own addresses.

@@ -39,7 +39,7 @@ def file_names(image: Image, folder: str) -> set[int]:
 
 
 def places_naming(image: Image, texts: Collection[int]) -> Iterator[int]:
-    """Where x86-64 code takes one of the addresses `texts` (lea text(%rip), register and mov $text, register)."""
+    """The places at which x86-64 code takes one of the addresses `texts` (lea text(%rip), register and mov $text, register)."""
     if not texts:
         return
     for start, code in image.code_pieces(_LONGEST):

@@ -40,7 +40,7 @@ def _address(bodies: Bodies, tables: Mapping[str, Mapping[int, int]]) -> int:
 
 
 def _jumps(bodies: Bodies, start: int) -> set[int]:
-    """Where the function that begins at `start` goes on by a jump."""
+    """The targets to which the function that begins at `start` goes on by a jump."""
     nodes = bodies.graph(start).nodes
     jumps = {node.target for node in nodes.values() if node.flow is Flow.JUMP and node.target is not None}
     return jumps - set(nodes)

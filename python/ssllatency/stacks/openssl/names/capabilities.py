@@ -48,7 +48,7 @@ def _capabilities(image: Image, name_key: str, number_key: str) -> dict[int, str
 
 
 def _parameters(image: Image, array: int) -> dict[str, int | None]:
-    """Where the data of each parameter from `array` on lies, by its key."""
+    """The address of the data of each parameter from `array` on, by its key."""
     parameters: dict[str, int | None] = {}
     for entry in range(array, array + MAX_PARAMETERS * _PARAMETER_SIZE, _PARAMETER_SIZE):
         key = text_at(image, entry)

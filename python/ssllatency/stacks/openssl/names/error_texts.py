@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenSSL's error codes mean, from the ERR_STRING_DATA tables of libssl and libcrypto.
+"""Texts of OpenSSL's error codes, from the ERR_STRING_DATA tables of libssl and libcrypto.
 
 Such a table is an array of {unsigned long code; const char *text} that ends with {0, NULL}. A code packs the number of a
 library and a reason: lib << 23 | reason in OpenSSL 3, lib << 24 | function << 12 | reason before. Tables of functions' names,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an OpenSSL keeps in tables: its methods, its default provider, and where calls through them lead."""
+"""Tables of an OpenSSL: its methods, its default provider, and where calls through them lead."""

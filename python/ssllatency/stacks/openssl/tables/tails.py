@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a tail call through a method table leads, for the functions of OpenSSL that end in one.
+"""Targets of a tail call through a method table, for the functions of OpenSSL that end in one.
 
 Which table that is comes from OpenSSL's source (ssl/ssl_lib.c, crypto/rsa/rsa_crpt.c, crypto/ec/ecdsa_ossl.c and others): the
 name of the function says what structure it jumps through, the displacement in the code which slot. An engine may put a method
@@ -43,7 +43,8 @@ class Tails:
         self._image = image
 
     def targets(self, function: int, slot: int) -> Sequence[int] | None:
-        """Where the function at the address `function` jumps through the displacement `slot`; None if that isn't known.
+        """The targets to which the function at the address `function` jumps through the displacement `slot`; None if that isn't
+        known.
 
         Empty where the slot is empty: the library never makes that call.
         """
