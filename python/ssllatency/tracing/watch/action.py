@@ -87,7 +87,7 @@ class Action:
 
 
 def _beginning(parent: int) -> Callable[[], None]:
-    """What runs in the child first: it takes the signals that we keep blocked while we trace, and has the kernel kill it once
+    """The child's first step: it takes the signals that we keep blocked while we trace, and has the kernel kill it once
     we are gone, as nobody would end it when its time is over."""
     prctl = ctypes.CDLL(None).prctl
 
