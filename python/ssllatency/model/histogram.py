@@ -154,6 +154,19 @@ class ExponentialHistogram:
         return counts, self.offset + first if counts else self.grid.first_bucket
 
     @classmethod
+    def _of_counts(cls, counts: tuple[int, ...], offset: int, outside: tuple[int, int], grid: Grid) -> ExponentialHistogram:
+        """The same without a check, for sums of histograms and for the kernel's counts: half the time of making one."""
+        made = cls.__new__(cls)
+        made.__dict__.update(counts=counts, offset=offset, underflow=outside[0], overflow=outside[1], grid=grid)
+        return made
+
+    @classmethod
+    def from_kernel(cls, words: Sequence[int], first: int, underflow: int, overflow: int) -> ExponentialHistogram:
+        """From the kernel's counts from its bucket number `first` on, of which neither the first nor the last is 0."""
+        offset = FIRST_BUCKET + first if words else FIRST_BUCKET
+        return cls._of_counts(tuple(words), offset, (underflow, overflow), Grid.SECONDS)
+
+    @classmethod
     def from_dense(cls, counts: Sequence[int], underflow: int = 0, overflow: int = 0) -> ExponentialHistogram:
         """From all BUCKET_COUNT buckets, as the kernel keeps them."""
         if len(counts) != BUCKET_COUNT:
@@ -172,13 +185,19 @@ class ExponentialHistogram:
     def added(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram:
         """The calls of all, at least one. Raises SsllatencyError where their grids differ."""
         parts = _of_one_grid(parts)
-        start = min(part.offset for part in parts)
-        counts = [0] * (max(part.offset + len(part.counts) for part in parts) - start)
+        if len(parts) == 1:
+            return parts[0]
+        filled = [part for part in parts if part.counts] or parts[:1]
+        start = min([part.offset for part in filled])
+        counts = [0] * (max([part.offset + len(part.counts) for part in filled]) - start)
+        underflow = overflow = 0
         for part in parts:
-            own = slice(part.offset - start, part.offset - start + len(part.counts))
-            counts[own] = map(add, counts[own], part.counts)
-        underflow, overflow = sum(part.underflow for part in parts), sum(part.overflow for part in parts)
-        return cls(tuple(counts), start, underflow, overflow, parts[0].grid)
+            first = part.offset - start
+            if part.counts:
+                counts[first : first + len(part.counts)] = map(add, counts[first : first + len(part.counts)], part.counts)
+            underflow += part.underflow
+            overflow += part.overflow
+        return cls._of_counts(tuple(counts), start, (underflow, overflow), parts[0].grid)
 
     @property
     def dense(self) -> tuple[int, ...]:
@@ -263,7 +282,13 @@ def added_linear(parts: Sequence[LinearHistogram | None]) -> LinearHistogram | N
 
 
 def _of_one_grid(parts: Sequence[ExponentialHistogram]) -> Sequence[ExponentialHistogram]:
-    """Those of the parts that count anything, or the first of them all."""
+    """All parts, or where their grids differ those that count anything, or the first of them all."""
+    grid = parts[0].grid
+    for part in parts:
+        if part.grid is not grid:
+            break
+    else:
+        return parts
     filled = [part for part in parts if part.count] or parts[:1]
     if any(part.grid is not filled[0].grid for part in filled):
         raise SsllatencyError(

@@ -133,6 +133,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         budget=getattr(arguments, "budget", None),
         before=resolved.before,
         spares=bool(resolved.spared),
+        extremes=getattr(arguments, "extremes", True),
     )
 
 

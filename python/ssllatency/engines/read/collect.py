@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.read.zeros import stripped
-from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram, LinearHistogram
+from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
 
 OUTCOMES = {abi.Outcome[outcome.name]: outcome for outcome in Outcome}
@@ -30,12 +30,15 @@ class Marks(NamedTuple):
 
 @dataclass
 class Extremes:
-    """The least and the greatest duration of each row over all intervals read so far."""
+    """The least and the greatest duration of each row over all intervals read so far; none unless they are `wanted`."""
 
+    wanted: bool = True
     intervals: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
     def take(self, key: Hashable, row: abi.Times | Marks, interval: int) -> tuple[int | None, int | None]:
         """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
+        if not self.wanted:
+            return None, None
         words = zip(row.minimum, row.maximum, strict=True)
         extremes = [
             (_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval
@@ -60,7 +63,7 @@ def exponential(row: abi.Times) -> ExponentialHistogram:
     start, content = stripped(raw)
     first, last = start // _COUNT, -(-(start + len(content)) // _COUNT)
     counts = memoryview(raw)[first * _COUNT : last * _COUNT].cast("Q").tolist()
-    return ExponentialHistogram(tuple(counts), FIRST_BUCKET + first, row.underflow, row.overflow)
+    return ExponentialHistogram.from_kernel(counts, first, row.underflow, row.overflow)
 
 
 def linear_histogram(counts: Sequence[int], wanted: LinearRange) -> LinearHistogram:

@@ -11,34 +11,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from ssllatency.engines.read.zeros import BLOCK_BYTES, is_empty, stripped
+from ssllatency.engines.read.zeros import BLOCK_BYTES
 
 T = TypeVar("T")
 _CHUNK_BYTES = 8 * BLOCK_BYTES
-_EMPTY = bytes(BLOCK_BYTES)
+_EMPTY, _EMPTY_CHUNK = bytes(BLOCK_BYTES), bytes(_CHUNK_BYTES)
 
 Blocks = tuple[tuple[int, bytes], ...]  # each after where it begins
 
 
-def filled_blocks(raw: bytes) -> Blocks:
+def filled_blocks(raw: bytes | memoryview) -> Blocks:
     """The contents of the blocks that aren't empty, without the zeros at both ends."""
     filled = []
     for chunk_start in range(0, len(raw), _CHUNK_BYTES):
-        chunk = raw[chunk_start : chunk_start + _CHUNK_BYTES]
-        if is_empty(chunk):  # most are, of many rows
+        chunk = bytes(raw[chunk_start : chunk_start + _CHUNK_BYTES])  # copying a large row at once would take longer
+        if chunk == _EMPTY_CHUNK:  # most are, of many rows
             continue
         for start in range(0, len(chunk), BLOCK_BYTES):
-            first, content = stripped(chunk[start : start + BLOCK_BYTES])
-            if content:
-                filled.append((chunk_start + start + first, content))
+            block = chunk[start : start + BLOCK_BYTES]
+            if block != _EMPTY and (content := block.lstrip(b"\0")):
+                filled.append((chunk_start + start + len(block) - len(content), content.rstrip(b"\0")))
     return tuple(filled)
 
 
 class Unchanged(Generic[T]):
-    """`make` gets a row's key and bytes. What it returns is handed out again until the row's bytes are others, so that whoever
-    has seen it can tell by identity that nothing was counted in between."""
+    """`make` gets a row's key and bytes, which it may only look at. What it returns is handed out again until the row's bytes
+    are others, so that whoever has seen it can tell by identity that nothing was counted in between."""
 
-    def __init__(self, make: Callable[[bytes, bytes], T]) -> None:
+    def __init__(self, make: Callable[[bytes, memoryview], T]) -> None:
         self._make = make
         self._kept: dict[bytes, tuple[Blocks, T]] = {}
         self._expected = bytearray()
@@ -53,10 +53,10 @@ class Unchanged(Generic[T]):
         kept: dict[bytes, tuple[Blocks, T]] = {}
         for key, value in pairs:
             before = self._kept.get(key)
-            if before and self._is(memoryview(value), before[0]):
+            raw = memoryview(value)
+            if before and self._is(raw, before[0]):
                 kept[key] = before
             else:
-                raw = bytes(value)
                 kept[key] = filled_blocks(raw), self._make(key, raw)
         self._kept = kept
         return self.last

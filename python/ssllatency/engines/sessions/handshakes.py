@@ -188,7 +188,8 @@ class HandshakeSession:
             self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
         self._processes = loaded.map("processes", 4, size(abi.Process))
         texts = Texts(loaded.map("texts", size(abi.Text), 4).items)
-        self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by, self._singles_by)
+        extremes = Extremes(self._request.base.extremes)
+        self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by, self._singles_by, extremes)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
@@ -345,7 +346,7 @@ class HandshakeSession:
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
-            self._reader.extremes = Extremes()
+            self._reader.extremes = Extremes(self._request.base.extremes)
         handshakes = self._handshakes(self.attachment.next_interval())
         return Snapshot(
             host=os.uname().nodename,

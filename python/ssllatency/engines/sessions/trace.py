@@ -46,11 +46,12 @@ def set_linear(config: ctypes.Structure, linear: LinearRange) -> None:
     config.linear_buckets, config.linear_reciprocal = linear.buckets, (1 << 32) // config.linear_step_ns
 
 
-def _row(operations: Sequence[str], linear: LinearRange, raw_key: bytes, raw_row: bytes) -> collect.SeriesRow | None:
+def _row(operations: Sequence[str], linear: LinearRange, raw_key: bytes, raw_row: memoryview) -> collect.SeriesRow | None:
     """None for a row in which nothing was counted."""
-    if raw_row == _BLANK:
+    raw = bytes(raw_row)
+    if raw == _BLANK:
         return None
-    key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
+    key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw)
     return collect.SeriesRow(key, row, operations, linear)
 
 
@@ -60,7 +61,7 @@ class TraceSession:
     def __init__(self, attachment: Attachment, engine: str) -> None:
         self.attachment, self._engine = attachment, engine
         self._request, self._operations = attachment.request, attachment.operations
-        self._extremes = collect.Extremes()
+        self._extremes = collect.Extremes(self._request.extremes)
         # Not a method: what refers to itself is only freed when Python gets to it, and with it what is mapped.
         self._rows = Unchanged(partial(_row, self._operations, self._request.linear))
         self._reads = False  # whether the rows were read just now
@@ -186,7 +187,7 @@ class TraceSession:
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
-            self._extremes = collect.Extremes()
+            self._extremes = collect.Extremes(self._request.extremes)
         interval = self.attachment.next_interval()
         in_flight = self.attachment.running_calls()
         return Snapshot(

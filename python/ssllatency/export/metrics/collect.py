@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from itertools import chain
 
 from ssllatency.export.metrics import families as names
@@ -12,7 +13,7 @@ from ssllatency.export.metrics.facts import facts_of
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
-from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Group, Handshakes, Label, Offload, Part, Tallies
+from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Group, Handshakes, Label, Offload, Part, Tallies
 from ssllatency.model.keyed import Kept
 from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
@@ -106,34 +107,49 @@ def _of_series(series: Series) -> Iterator[Found]:
 
 
 def _of_group(group: Group) -> Iterator[Found]:
-    whole = labels({names.OUTCOME: group.ending, **_tls(group)})
+    rows = _rows(group.ending, group.labels.get(Label.VERSION) or "", group.labels.get(Label.RESUMED) or "")
     yield from facts_of(group)
     for part, times in group.parts.items():
-        durations = Distribution(times.total_ns, times.exponential)
-        outcome = {names.OUTCOME: str(group.ending)}
-        if part is Part.WALL:
-            yield "ssllatency.handshake.duration", whole, durations
-        elif part is Part.CLIENT_WAIT:
-            yield "ssllatency.handshake.client_wait", labels(outcome), durations
-        elif part is Part.CALLS:
-            yield "ssllatency.handshake.calls", whole, durations
-        elif part in PHASES:
-            yield "ssllatency.handshake.phase", labels({names.PHASE: part, **outcome}), durations
-        elif part in WAITS:
-            yield "ssllatency.handshake.wait", labels({names.WAIT: part.removeprefix(_WAIT_PREFIX), **outcome}), durations
-        elif part in QUEUE_PARTS:
-            yield "ssllatency.handshake.queue", labels({names.PART: QUEUE_PARTS[part], **outcome}), durations
-        elif part in PEER_PARTS:
-            yield "ssllatency.handshake.peer", labels({names.PART: PEER_PARTS[part], **outcome}), durations
-        elif part in PROCESSOR_PARTS:
-            yield "ssllatency.handshake.processor", labels({names.PART: PROCESSOR_PARTS[part], **outcome}), durations
-        if part in OFFLOAD_PARTS:
-            yield "ssllatency.offload.wait", labels({names.PART: OFFLOAD_PARTS[part], **outcome}), durations
+        for row in rows[part]:
+            yield *row, Distribution(times.total_ns, times.exponential)
 
 
-def _tls(group: Group) -> dict[str, str]:
+@lru_cache(maxsize=256)
+def _rows(ending: Ending, version: str, resumed: str) -> Mapping[Part, Sequence[Row]]:
+    """Where the parts of handshakes count that ended so, of this version, resumed or not."""
+    tls = _tls(version, resumed)
+    return {part: [row for row in (_row(part, str(ending), tls), _offload_row(part, str(ending))) if row] for part in Part}
+
+
+def _row(part: Part, ending: str, tls: Mapping[str, str]) -> Row | None:
+    outcome = {names.OUTCOME: ending}
+    if part is Part.WALL:
+        return "ssllatency.handshake.duration", labels({**outcome, **tls})
+    if part is Part.CLIENT_WAIT:
+        return "ssllatency.handshake.client_wait", labels(outcome)
+    if part is Part.CALLS:
+        return "ssllatency.handshake.calls", labels({**outcome, **tls})
+    if part in PHASES:
+        return "ssllatency.handshake.phase", labels({names.PHASE: part, **outcome})
+    if part in WAITS:
+        return "ssllatency.handshake.wait", labels({names.WAIT: part.removeprefix(_WAIT_PREFIX), **outcome})
+    if part in QUEUE_PARTS:
+        return "ssllatency.handshake.queue", labels({names.PART: QUEUE_PARTS[part], **outcome})
+    if part in PEER_PARTS:
+        return "ssllatency.handshake.peer", labels({names.PART: PEER_PARTS[part], **outcome})
+    if part in PROCESSOR_PARTS:
+        return "ssllatency.handshake.processor", labels({names.PART: PROCESSOR_PARTS[part], **outcome})
+    return None
+
+
+def _offload_row(part: Part, ending: str) -> Row | None:
+    if part not in OFFLOAD_PARTS:
+        return None
+    return "ssllatency.offload.wait", labels({names.PART: OFFLOAD_PARTS[part], names.OUTCOME: ending})
+
+
+def _tls(version: str, resumed: str) -> dict[str, str]:
     """OpenTelemetry's attributes: a protocol's name is "tls" unless it is said."""
-    version, resumed = group.labels.get(Label.VERSION) or "", group.labels.get(Label.RESUMED) or ""
     found = {names.RESUMED: {"yes": "true", "no": "false"}.get(resumed, "")}
     for protocol in ("TLSv", "DTLSv", "SSLv"):
         if version.startswith(protocol):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from ssllatency import __version__
@@ -93,12 +94,16 @@ class Exposition:
         return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)
 
 
+@lru_cache(maxsize=16384)
+def _joined(service: Labels, values: Labels) -> Labels:
+    """A service's labels, and others that may replace some of them."""
+    return labels(dict((*service, *values)))
+
+
 def _of_service(parts: Sequence[Folded | Labels]) -> tuple[Point, ...]:
     """The points of a service: what is folded, and its labels."""
     of, service = parts
     assert isinstance(of, Folded)
     assert isinstance(service, tuple)
-    counted = (
-        Point(family, labels(dict((*service, *values))), value, of.since_s) for (family, values), value in of.counts.items()
-    )
+    counted = (Point(family, _joined(service, values), value, of.since_s) for (family, values), value in of.counts.items())
     return (Point("ssllatency.targets", service, of.processes, of.since_s), *counted)

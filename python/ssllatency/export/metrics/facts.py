@@ -7,8 +7,9 @@ is 0 where it is known that there was none, and absent where that can't be known
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.families import BY_NAME
@@ -52,11 +53,20 @@ PLACES = {
 
 def facts_of(group: Group) -> Iterator[tuple[str, Labels, int]]:
     """The counters of a group: family, labels and count."""
-    for fact, place in PLACES.items():
+    for fact, family, values in _rows(group.ending):
         if _is_known(group, fact):
-            outcome = {names.OUTCOME: str(group.ending)} if place.by_outcome else {}
-            own = {place.label: place.value} if place.label else {}
-            yield place.family, labels({**own, **outcome}), group.facts.get(fact, 0)
+            yield family, values, group.facts.get(fact, 0)
+
+
+@cache
+def _rows(ending: Ending) -> Sequence[tuple[Fact, str, Labels]]:
+    """Where each fact of handshakes is counted that ended so."""
+    rows = []
+    for fact, place in PLACES.items():
+        outcome = {names.OUTCOME: str(ending)} if place.by_outcome else {}
+        own = {place.label: place.value} if place.label else {}
+        rows.append((fact, place.family, labels({**own, **outcome})))
+    return rows
 
 
 def _is_known(group: Group, fact: Fact) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ssllatency import abi
+from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.handshakes import Rows, in_order, single, tallies
 from ssllatency.engines.read.who import Texts, text_words
 from ssllatency.model.handshake_arithmetic import add_tallies
@@ -120,6 +121,21 @@ def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
     found = {part: (times.min_ns, times.max_ns) for part, times in group.parts.items()}
     assert found == {Part.WALL: (5, 9), Part.CALLS: (1, 3)}
     assert reader.groups([(bytes(abi.Labels()), bytes(row))], names_of, 2) == (group,)
+
+
+def test_without_extremes_a_row_is_the_same_group_in_later_intervals() -> None:
+    reader, row = rows(), abi.HandshakeRow()
+    times = row.parts[abi.Part.WALL]
+    times.exponential[0] = times.underflow = 1
+    times.maximum[0] = 1 << abi.Geometry.EXTREME_BITS | 9
+    pairs = [(bytes(abi.Labels()), bytes(row))]
+    for wanted, same in ((True, False), (False, True)):
+        reader.extremes = Extremes(wanted)
+        before = reader.groups(pairs, names_of, 1)
+        reader.extremes = Extremes(wanted)
+        (later,) = reader.groups(pairs, names_of, 2)
+        assert (later is before[0]) is same
+        assert (later.parts[Part.WALL].max_ns, later.count) == (None, 2)
 
 
 def pair(key: ctypes.Structure, value: ctypes.Structure | ctypes.c_uint64) -> tuple[bytes, bytes]:
