@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 import pytest
 from tests.unit.engines.budget.test_windows import Server, run
@@ -46,6 +47,43 @@ def test_windows_are_shorter_where_each_call_is_printed() -> None:
     watched = watch(silent, line_ns=0)
     run(silent, watched, 120)
     assert silent.counted[Tier.DATA] > 1.2 * server.counted[Tier.DATA]
+
+
+class Priced(Server):
+    """A server for whose probes, whenever they are set or removed, the tracer works as long as that takes."""
+
+    moved_s = 0.0
+
+    def set_probes(self, tiers: Collection[Tier]) -> None:
+        began_s = self.now_s
+        super().set_probes(tiers)
+        self.moved_s += self.now_s - began_s
+
+    def finish(self, tier: Tier) -> int:
+        began_s = self.now_s
+        found = super().finish(tier)
+        self.moved_s += self.now_s - began_s
+        return found
+
+
+def test_setting_and_removing_probes_is_paid_out_of_the_budget() -> None:
+    """It is the tracer's own processor time, which is all that the kernel takes for it."""
+
+    def watched(*, counts: bool) -> Priced:
+        server = Priced({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+        windows = Windows(
+            *(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1)),
+            tool_ns=lambda: round(server.moved_s * 1e9) if counts else 0,
+        )
+        windows.start()
+        run(server, windows, 120)
+        windows.finish()
+        return server
+
+    paid, free = watched(counts=True), watched(counts=False)
+    assert paid.moved_s > 0.01 * 120
+    assert (paid.cost_ns + paid.moved_s * 1e9) / 120e9 <= BUDGET < (free.cost_ns + free.moved_s * 1e9) / 120e9
+    assert 0 < paid.counted[Tier.DATA] < free.counted[Tier.DATA]
 
 
 def test_a_busy_tracer_puts_nothing_into_windows() -> None:
