@@ -11,23 +11,30 @@ CLOSED: Place = 0, ""
 TOGETHER: Place = 0, "*"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class AcceptQueue:
     """Where a server accepts connections; the address 0.0.0.0 or :: stands for all. `limit`: the most connections that the
     queue of one socket there holds, as listen(2) was told and the system bounds; None where the kernel doesn't tell.
     `overflows`: how often a connection found no room: its client tries again 0.2 s or more later, and no handshake begins
     before. CLOSED is the place of sockets that are closed, TOGETHER that of several sockets in one network namespace of which
-    the kernel tells no more than the sum."""
+    the kernel tells no more than the sum. `network`: the number of the network namespace, where that isn't the tracer's own:
+    who is in another one can listen at the same place."""
 
     port: int
     address: str
     limit: int | None
     overflows: int
+    network: int = 0
 
     @property
     def place(self) -> Place:
         """Port and address."""
         return self.port, self.address
+
+    @property
+    def identity(self) -> tuple[int, str, int]:
+        """What it is told apart by."""
+        return self.port, self.address, self.network
 
 
 @dataclass(frozen=True)
@@ -40,12 +47,12 @@ class AcceptQueueReading:
 
 
 def summed(queues: Iterable[AcceptQueue], most: int | None = None) -> tuple[AcceptQueue, ...]:
-    """Those at the same place added up, ascending; beyond so many places, those of all others as CLOSED."""
-    by_place: dict[Place, AcceptQueue] = {}
+    """Those at the same place in the same namespace added up, ascending; beyond so many, all others as CLOSED."""
+    known_ones: dict[tuple[int, str, int], AcceptQueue] = {}
     for queue in queues:
-        if queue.place not in by_place and most is not None and len(by_place) >= most:
+        if queue.identity not in known_ones and most is not None and len(known_ones) >= most:
             queue = AcceptQueue(*CLOSED, None, queue.overflows)
-        known = by_place.get(queue.place, replace(queue, overflows=0))
+        known = known_ones.get(queue.identity, replace(queue, overflows=0))
         limit = max((one.limit for one in (known, queue) if one.limit is not None), default=None)
-        by_place[queue.place] = replace(queue, limit=limit, overflows=known.overflows + queue.overflows)
-    return tuple(sorted(by_place.values()))
+        known_ones[queue.identity] = replace(queue, limit=limit, overflows=known.overflows + queue.overflows)
+    return tuple(known_ones[identity] for identity in sorted(known_ones))

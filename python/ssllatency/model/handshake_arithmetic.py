@@ -203,8 +203,8 @@ def _queues_sum(parts: Sequence[Sequence[AcceptQueue]]) -> tuple[AcceptQueue, ..
 def _queues_since(later: Sequence[AcceptQueue] | None, earlier: Sequence[AcceptQueue] | None) -> tuple[AcceptQueue, ...] | None:
     if later is None:
         return None
-    before = {queue.place: queue.overflows for queue in earlier or ()}
-    return tuple(replace(queue, overflows=max(0, queue.overflows - before.get(queue.place, 0))) for queue in later)
+    before = {queue.identity: queue.overflows for queue in earlier or ()}
+    return tuple(replace(queue, overflows=max(0, queue.overflows - before.get(queue.identity, 0))) for queue in later)
 
 
 def _causes_sum(rows: Sequence[Cause]) -> Cause:

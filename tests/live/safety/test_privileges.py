@@ -112,6 +112,7 @@ def test_accept_queues_in_other_network_namespaces_with_what_the_unit_has(home: 
             print(words, file=process.stdin, flush=True)
             assert next(said) == "done\n"
 
+        network = Path("/proc", str(process.pid), "ns", "net").stat().st_ino
         if others:
             ask("other")
         ask("3")
@@ -120,7 +121,8 @@ def test_accept_queues_in_other_network_namespaces_with_what_the_unit_has(home: 
             ask("5")
         process.stdin.close()
     handshakes = trace.document["handshakes"]
-    assert handshakes["accept_queues"] == [{"port": 4433, "address": "127.0.0.1", "overflows": 0 if others else 5}]
+    queue = {"port": 4433, "address": "127.0.0.1", "overflows": 0 if others else 5, "network": network}
+    assert handshakes["accept_queues"] == [queue]
     assert handshakes["overflows_untold"] == (5 if others else 0)
 
 

@@ -172,6 +172,8 @@ def test_accept_queues_of_several_servers_are_added_up_where_they_are_known() ->
     assert both.overflows == 9
     since = difference(having(replace(web, overflows=10), admin), having(web))
     assert since.accept_queues == (replace(web, overflows=3), admin)
+    elsewhere = replace(web, network=17)
+    assert merge(having(web), having(elsewhere, admin)).accept_queues == (web, elsewhere, admin)
     assert merge(having(replace(web, limit=None)), having(web)).accept_queues == (replace(web, overflows=14),)
     untold = replace(having(web), overflows_untold=5)
     assert (merge(untold, untold).overflows_untold, difference(merge(untold, untold), untold).overflows_untold) == (10, 5)

@@ -18,9 +18,9 @@ def said(*queues: AcceptQueue, untold: int = 0) -> list[str]:
 
 def test_each_that_was_full_is_named_with_what_is_known_of_it() -> None:
     web, closed = AcceptQueue(443, "::", 511, 9), AcceptQueue(*CLOSED, None, 2)
-    assert said(web, closed, AcceptQueue(*TOGETHER, None, 1), AcceptQueue(80, "::", 511, 0)) == [
+    assert said(web, closed, AcceptQueue(*TOGETHER, None, 1, 17), AcceptQueue(80, "::", 511, 0)) == [
         "Accept queues that were full when a connection came: [::]:443 (holds 511) 9 times, closed sockets 2 times,"
-        " one of several sockets in a network namespace 1 time."
+        " one of several sockets (network namespace 17) 1 time."
     ]
 
 

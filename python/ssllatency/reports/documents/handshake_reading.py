@@ -61,7 +61,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
         exact_share=share.number() if (share := handshakes.optional("exact_share")) else None,
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
         offload=read_offload(offload) if offload else None,
-        accept_queues=queues.rows(_read_accept_queue, "port and address") if queues else None,
+        accept_queues=queues.rows(_read_accept_queue, "port, address and network") if queues else None,
         overflows_untold=_added(handshakes, "overflows_untold"),
     )
 
@@ -179,9 +179,12 @@ def _read_key(use: Field) -> tuple[object, KeyUse]:
 
 
 def _read_accept_queue(queue: Field) -> tuple[object, AcceptQueue]:
-    place = queue.get("port").whole(), queue.get("address").text()
+    place, network = (queue.get("port").whole(), queue.get("address").text()), queue.optional("network")
     limit = queue.optional("limit")
-    return place, AcceptQueue(*place, limit.whole() if limit else None, queue.get("overflows").whole())
+    read = AcceptQueue(
+        *place, limit.whole() if limit else None, queue.get("overflows").whole(), network.whole() if network else 0
+    )
+    return read.identity, read
 
 
 def _read_single(single: Field) -> Single:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import Batches, Cause, Group, Handshakes, Offload, Part, Single, Times
 from ssllatency.reports.documents.timed import exponential_fields, timed_fields
 
@@ -48,8 +49,13 @@ def _accept_queues(handshakes: Handshakes) -> dict[str, object]:
     """Nothing where they aren't known."""
     if handshakes.accept_queues is None:
         return {}
-    queues = [{name: value for name, value in asdict(queue).items() if value is not None} for queue in handshakes.accept_queues]
+    queues = [_accept_queue(queue) for queue in handshakes.accept_queues]
     return {"accept_queues": queues, "overflows_untold": handshakes.overflows_untold}
+
+
+def _accept_queue(queue: AcceptQueue) -> dict[str, object]:
+    fields = {name: value for name, value in asdict(queue).items() if value is not None}
+    return {name: value for name, value in fields.items() if name != "network" or value}
 
 
 def _cause(cause: Cause) -> dict[str, object]:

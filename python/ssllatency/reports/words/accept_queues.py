@@ -11,12 +11,13 @@ _MOST = 5  # are named
 
 def place(queue: AcceptQueue) -> str:
     """Where it is: "127.0.0.1:443", "[::]:443"; sockets that are closed, or aren't told apart, have no place."""
+    where = f" (network namespace {queue.network})" if queue.network else ""
     if queue.place == TOGETHER:
-        return "one of several sockets in a network namespace"
+        return f"one of several sockets{where}"
     if not queue.address:
-        return "closed sockets"
+        return f"closed sockets{where}"
     host = f"[{queue.address}]" if ":" in queue.address else queue.address
-    return f"{host}:{queue.port}"
+    return f"{host}:{queue.port}{where}"
 
 
 def overflows_sentence(queues: tuple[AcceptQueue, ...] | None) -> str:

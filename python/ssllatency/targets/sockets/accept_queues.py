@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -122,7 +122,7 @@ class AcceptQueues:
         self._untold = 0  # of these
 
     def read(self, pids: Collection[int]) -> AcceptQueueReading:
-        """Those of these processes and of all that were asked for before, ascending by port and address, with what occurred
+        """Those of these processes and of all that were asked for before, by port, address and namespace, with what occurred
         since the first reading."""
         by_namespace: dict[str, list[int]] = {}
         for pid in pids:
@@ -130,14 +130,18 @@ class AcceptQueues:
                 by_namespace.setdefault(self._namespace_of(str(pid)), []).append(pid)
         known = [self._read(name, members) for name, members in by_namespace.items()]  # each, even after one that isn't
         for name in self._namespaces.keys() - by_namespace.keys():
-            gone = self._namespaces.pop(name)
-            self._gone = summed((*self._gone, *gone.queues), _MOST)
-            self._untold += gone.untold
+            self._gone = summed((*self._gone, *self._queues_in(name)), _MOST)
+            self._untold += self._namespaces.pop(name).untold
         if not all(known) or not self._is_told:
             return AcceptQueueReading(None)
-        present = chain.from_iterable(namespace.queues for namespace in self._namespaces.values())
+        present = chain.from_iterable(map(self._queues_in, self._namespaces))
         untold = self._untold + sum(namespace.untold for namespace in self._namespaces.values())
         return AcceptQueueReading(summed((*self._gone, *present), _MOST), untold)
+
+    def _queues_in(self, name: str) -> Iterator[AcceptQueue]:
+        """Those in a namespace, which they bear where it isn't ours."""
+        network = 0 if name == self._home else int(name.removeprefix("net:[").removesuffix("]"))
+        return (replace(queue, network=network) for queue in self._namespaces[name].queues)
 
     def _read(self, name: str, pids: Collection[int]) -> bool:
         """Takes the next reading of a namespace, by whichever of its processes is still there; whether the kernel tells."""

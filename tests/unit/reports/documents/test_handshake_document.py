@@ -83,6 +83,9 @@ def test_what_is_known_of_the_peer_of_freed_ones_comes_back_and_else_is_not_ther
     assert from_json(to_json(snapshot)) == snapshot
 
 
+WEB = AcceptQueue(443, "0.0.0.0", 511, 7)
+
+
 def whole() -> Handshakes:
     """One of everything."""
     labels = {Label.VERSION: "TLSv1.3", Label.RESUMED: None}
@@ -103,7 +106,7 @@ def whole() -> Handshakes:
         partial=4,
         off_cpu=True,
         unknown_labels={Label.GROUP: "why"},
-        accept_queues=(AcceptQueue(0, "*", None, 3), AcceptQueue(443, "0.0.0.0", 511, 7)),
+        accept_queues=(WEB, replace(WEB, limit=None, overflows=9, network=17), AcceptQueue(8443, "*", None, 3)),
         overflows_untold=4,
         offload=Offload("qatengine", 1, None, 2, 3, 4, 5, (Batches("mbx", (0, 3, 1)),), (PollingThread(17, 19, "p", 6, None),)),
     )
@@ -194,8 +197,9 @@ def test_whole_document() -> None:
         "off_cpu": True,
         "unknown_labels": {"group": "why"},
         "accept_queues": [
-            {"port": 0, "address": "*", "overflows": 3},
             {"port": 443, "address": "0.0.0.0", "limit": 511, "overflows": 7},
+            {"port": 443, "address": "0.0.0.0", "overflows": 9, "network": 17},
+            {"port": 8443, "address": "*", "overflows": 3},
         ],
         "overflows_untold": 4,
     }

@@ -183,7 +183,8 @@ def test_another_network_namespace_is_looked_into() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
         assert other.stdout.readline() == "ready\n"
-        queues, there = AcceptQueues(), AcceptQueue(4433, "127.0.0.1", 3, 0)
+        network = Path("/proc", str(other.pid), "ns", "net").stat().st_ino
+        queues, there = AcceptQueues(), AcceptQueue(4433, "127.0.0.1", 3, 0, network)
         assert queues.read([other.pid]).queues == (there,)
         assert 4433 not in {one.port for one in listening_sockets()}
         assert Path("/proc/self/ns/net").readlink() == Path("/proc/thread-self/ns/net").readlink() == home
