@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control flow of one function of a Go executable.
 
-Such a function begins at one address, is entered nowhere else, and ends in `ret`s; a recovered panic goes on in it at a place
-that its record names, which nothing in its code leads to. Where the stack pointer is there, its table of stack depths tells.
+Such a function begins at one address, is entered nowhere else, and ends in `ret`s. After a recovered panic it goes on at a call
+of runtime.deferreturn that its record names, and which nothing in its code leads to. The compiler writes several such calls,
+each with a way out behind it, of which the runtime uses one. Where the stack pointer is there, the table of stack depths tells.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
+from ssllatency.code.boundaries import boundaries
 from ssllatency.code.flow import MAX_EDGES, MAX_INSTRUCTIONS, Code, Graph, Unplannable
 from ssllatency.code.machine import CALLS, Flow, Frame, Instruction
+from ssllatency.code.values import signed
 from ssllatency.elf.image import Function
 from ssllatency.stacks.go.functions import Functions
 
@@ -35,7 +39,21 @@ class Bodies:
     def depths(self, function: Function) -> Depths:
         """The function's table of stack depths."""
         record = self._functions.record(function)
-        return Depths(function, self._functions.pc_values(record.stack_depths), record.recovery)
+        return Depths(function, self._functions.pc_values(record.stack_depths), self._recoveries(function, record.recovery))
+
+    def _recoveries(self, function: Function, recovery: int) -> list[int]:
+        """Where the function goes on after a recovered panic: the place that its record names, and the calls that are like
+        it."""
+        if not 0 < recovery < function.size:
+            return []
+        code = self._code.read(function.address, function.size)
+        calls = {function.address + at for at in calls_to(self._code.image.machine, code, self._recover - function.address)}
+        return sorted({function.address + recovery, *calls})
+
+    @cached_property
+    def _recover(self) -> int:
+        """The address of runtime.deferreturn, 0 where there is none."""
+        return next((function.address for function in self._functions.named("runtime.deferreturn")), 0)
 
     def never_returns(self, target: int) -> bool:
         """Whether the function at `target` ends the process or leaves its callers."""
@@ -47,17 +65,29 @@ class Bodies:
 
 class Depths:
     """What the runtime itself knows of a function: how far the stack pointer is below where it was at the entry, for each of
-    its instructions; and where it goes on after a recovered panic, None where it doesn't."""
+    its instructions; and where it can go on after a recovered panic, which are `recoveries`."""
 
-    def __init__(self, function: Function, values: Sequence[tuple[int, int]], recovery: int) -> None:
+    def __init__(self, function: Function, values: Sequence[tuple[int, int]], recoveries: Sequence[int]) -> None:
         self._start = function.address
         self._ends, self._values = [end for end, _ in values], [value for _, value in values]
-        self.recovery = function.address + recovery if 0 < recovery < function.size else None
+        self.recoveries = recoveries
 
     def at(self, address: int) -> int | None:
         """The depth before the instruction at `address`; None where the table doesn't say."""
         index = bisect_right(self._ends, address - self._start)
         return self._values[index] if index < len(self._values) else None
+
+
+def calls_to(machine: str, code: bytes, target: int) -> Iterator[int]:
+    """The offsets in `code` of direct calls to the offset `target`."""
+    for at in boundaries(machine, code):
+        word = code[at : at + 5]
+        if machine == "aarch64":
+            number = int.from_bytes(word[:4], "little")
+            if number >> 26 == 0x25 and signed(number, 26) * 4 + at == target:
+                yield at
+        elif word[:1] == b"\xe8" and len(word) == 5 and signed(int.from_bytes(word[1:], "little"), 32) + at + 5 == target:
+            yield at
 
 
 class _Builder:
@@ -71,7 +101,7 @@ class _Builder:
 
     def graph(self) -> Graph:
         entry, _ = self._own
-        roots = [entry] if self._depths.recovery is None else [entry, self._depths.recovery]
+        roots = [entry, *self._depths.recoveries]
         self._explore(roots)
         frames = self._frames(roots)
         functions = dict.fromkeys(self._nodes, self._own)

@@ -34,14 +34,14 @@ def check(machine: str, code: bytes, graph: Graph, depths: Depths, entry: EntryS
     if returns != set(exits):
         raise Unplannable(f"nothing is known to lead to its return at {min(returns ^ set(exits)):#x}")
     _check_depths(depths, [entry.address, *exits])
-    _walk(graph, depths.recovery, entry, exits)
+    _walk(graph, depths.recoveries, entry, exits)
 
 
 def check_entry(machine: str, code: bytes, graph: Graph, depths: Depths, entry: EntrySite) -> None:
     """The same of a function that is probed at its entry alone."""
     check_boundaries(machine, code, graph, [entry.address])
     _check_depths(depths, [entry.address])
-    _walk(graph, depths.recovery, entry, graph.ways_out())
+    _walk(graph, depths.recoveries, entry, graph.ways_out())
 
 
 def check_boundaries(machine: str, code: bytes, graph: Graph, sites: Collection[int]) -> None:
@@ -58,10 +58,8 @@ def _check_depths(depths: Depths, sites: Collection[int]) -> None:
             raise Unplannable(f"its table of stack depths and its code disagree at {address:#x}")
 
 
-def _walk(graph: Graph, recovery: int | None, entry: EntrySite, exits: Collection[int]) -> None:
-    work = [(graph.entry, _Stage.BEFORE)]
-    if recovery is not None:
-        work.append((recovery, _Stage.INSIDE))
+def _walk(graph: Graph, recoveries: Collection[int], entry: EntrySite, exits: Collection[int]) -> None:
+    work = [(graph.entry, _Stage.BEFORE), *((address, _Stage.INSIDE) for address in recoveries)]
     seen = set(work)
     while work:
         address, stage = work.pop()

@@ -21,7 +21,7 @@ from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
 PUSH, POP = b"\x55", b"\x5d"
 MOV_RAX = bytes.fromhex("4889c0")  # mov %rax,%rax: writes an argument
 X86 = "x86-64"
-OTHERS = ("runtime.morestack_noctxt", "runtime.netpollblock", "runtime.panicIndex", "other")
+OTHERS = ("runtime.morestack_noctxt", "runtime.netpollblock", "runtime.panicIndex", "runtime.deferreturn", "other")
 
 
 def planned(code: Code, machine: str = X86, shape: Shape = Shape.SPAN, callee: str = "") -> FunctionPlan:
@@ -145,6 +145,16 @@ def test_what_follows_a_recovered_panic_leaves_by_its_own_return() -> None:
     assert "nothing is known to lead" in planned(Code("f", [*body, *recovered], depths)).obstacle
     wrong = [(1, 0), (5, 8), (10, 24), (11, 8), (12, 0), (21, 32), (22, 8), (30, 0)]
     assert "doesn't balance at its return" in planned(Code("f", [*body, *recovered], wrong, recovery=12)).obstacle
+
+
+def test_more_calls_like_the_one_after_a_recovered_panic_leave_by_their_own_returns() -> None:
+    """The runtime uses one of them; the record names it."""
+    out = [bytes.fromhex("4883c410"), POP, b"\xc3"]
+    recovered: list[Part] = [To(CALL, "runtime.deferreturn", 4), *out]
+    body: list[Part] = [PUSH, bytes.fromhex("4883ec10"), b"\x90", *out, *recovered, *recovered]
+    depths = [(1, 0), (5, 8), (10, 24), (11, 8), (12, 0), (21, 24), (22, 8), (23, 0), (32, 24), (33, 8), (40, 0)]
+    assert planned(Code("f", body, depths, recovery=12)).exits == (11, 22, 33)
+    assert "nothing is known to lead" in planned(Code("f", body, depths)).obstacle, "without a defer there is none"
 
 
 @pytest.mark.parametrize("machine", MACHINES)
