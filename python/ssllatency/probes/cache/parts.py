@@ -47,7 +47,7 @@ class Part(Generic[T]):
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
     FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
-    other part will be asked for. `by_name`: it depends on what the file is called, too. `room`: a package that no other part is
+    other part will be asked for. `by_name`: it depends on what the file is called, too. `rooms`: packages that no other part is
     made with.
     """
 
@@ -58,7 +58,7 @@ class Part(Generic[T]):
     complete: Callable[[T], bool] = lambda _: False
     suffices: Callable[[T], bool] = lambda _: False
     by_name: bool = False
-    room: str = ""
+    rooms: tuple[str, ...] = ()
 
     def key(self, path: str) -> str:
         """The key of it in the entry about a file that is called as at `path`."""
@@ -131,7 +131,7 @@ HANDSHAKE_PLAN = Part(
     _handshake_values,
     _read_handshake_plan,
     _is_complete,
-    room="ssllatency.probes.handshake",
+    rooms=("ssllatency.probes.handshake", "ssllatency.stacks.openssl.handshake"),
 )
 FACTS = Part(
     "facts",
@@ -141,5 +141,5 @@ FACTS = Part(
     suffices=lambda facts: not facts.libraries,
     by_name=True,
 )
-NAMES = Part("names", _names, _names_values, _read_names, room="ssllatency.stacks.openssl.names")
+NAMES = Part("names", _names, _names_values, _read_names, rooms=("ssllatency.stacks.openssl.names",))
 PARTS: tuple[Part[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)

@@ -34,7 +34,7 @@ def processor_seconds(work: Work, stored: int, *, interruptible: bool) -> int:
 
 def prepare(parts: Collection[Part[Any]] = PARTS) -> None:
     """Brings in what makes these parts: later a process that reads may open no file."""
-    others = tuple(f"{part.room}." for part in PARTS if part.room and part not in parts)
+    others = tuple(f"{room}." for part in PARTS if part not in parts for room in part.rooms)
     for name in planning_modules():
         if not name.startswith(others):
             import_module(name.removesuffix(".__init__"))
