@@ -129,6 +129,8 @@ __noinline int end_offload_queue(struct ssll_handshake *handshake, __u64 complet
 		return 0;
 	key.descriptor = handshake->wake_descriptor;
 	woken = bpf_map_lookup_elem(&wakes, &key);
+	if (woken && woken->began_ns != handshake->began_ns) /* the descriptor is another job's by now */
+		woken = NULL;
 	return add_meanwhile(handshake, woken ? &woken->clocks : NULL, completed, now - completed, now);
 }
 

@@ -5,6 +5,7 @@ service have counted is "ended: nginx.service": without a PID, which none has.""
 from __future__ import annotations
 
 _ENDED = "ended: "
+_MOST_DIGITS = 10  # more than any PID has: int() refuses thousands of them
 
 
 def process_label(name: str, pid: int) -> str:
@@ -15,7 +16,7 @@ def process_label(name: str, pid: int) -> str:
 def pid_of(label: str | None) -> int:
     """Its PID; 0, which maps no library, where there is none."""
     digits = (label or "").rpartition("(")[2].removesuffix(")")
-    return int(digits) if digits.isdecimal() else 0
+    return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
 
 
 def name_of(label: str) -> str:
