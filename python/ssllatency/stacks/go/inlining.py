@@ -20,6 +20,7 @@ from ssllatency.stacks.go.module_data import ModuleData
 _TREE_INDEX, _TREE = 2, 3  # of a function's tables of pc values, and of its data
 _CALL, _OLD_CALL = (16, 4), (20, 12)  # the size of an inlined call in a tree, and where the offset of its name is
 _MOST_CALLS = 1 << 16  # in one tree
+_MOST_VALUES = 1 << 20  # for instructions, of all functions that are looked at
 _MOST_PLACES, _MOST_SHARING = 1 << 14, 64  # of a function's name, of which few are in trees; of functions with one tree
 
 
@@ -29,7 +30,8 @@ class Inlining:
     def __init__(self, data: Data, module: ModuleData, functions: Functions) -> None:
         self._data, self._functions = data, functions
         self._start = module.function_data
-        self._counts: dict[int, int] = {}
+        self._counts: dict[int, int] = {}  # by the table that tells it, which functions may share
+        self._values = 0
         self._size, self._name = _OLD_CALL if module.old_records else _CALL
 
     @cached_property
@@ -68,11 +70,15 @@ class Inlining:
 
     def _calls(self, number: int) -> int:
         """How many inlined calls the function of this number has."""
-        if number not in self._counts:
-            self._counts[number] = self._counted(number)
-        return self._counts[number]
-
-    def _counted(self, number: int) -> int:
         tables = self._functions.record(self._functions.numbered(number)).pc_tables
-        values = self._functions.pc_values(tables[_TREE_INDEX]) if len(tables) > _TREE_INDEX else ()
+        table = tables[_TREE_INDEX] if len(tables) > _TREE_INDEX else 0
+        if table not in self._counts:
+            self._counts[table] = self._counted(table)
+        return self._counts[table]
+
+    def _counted(self, table: int) -> int:
+        values = self._functions.pc_values(table)
+        self._values += len(values)
+        if self._values > _MOST_VALUES:
+            raise self._data.error("has more values for instructions in its trees of inlined calls than any program")
         return 1 + max((value for _, value in values), default=-1)

@@ -11,6 +11,7 @@ from tests.fixtures.go_samples import FIELDS, HANDSHAKE, LAYOUTS, MACHINES, chec
 
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.source import Source
+from ssllatency.stacks.go import inlining
 from ssllatency.stacks.go.build_info import BuildInfo
 from ssllatency.stacks.go.data import Data, varint
 from ssllatency.stacks.go.program import Program
@@ -109,6 +110,12 @@ def test_inlining_into_functions_that_share_a_tree_and_into_none() -> None:
     assert read.inlining.hosts(inner) == ["a", "b"]
     assert read.inlining.hosts("x") == ["a", "b", "c"]
     assert read.inlining.hosts("never") == []
+
+
+def test_trees_of_inlined_calls_are_read_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inlining, "_MOST_VALUES", 0)
+    with pytest.raises(ElfError, match="trees of inlined calls"):
+        reader(program()).inlining.hosts("crypto/tls.(*Conn).HandshakeContext")
 
 
 def test_build_information_without_texts_or_none() -> None:
