@@ -11,7 +11,7 @@ import re
 import struct
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -24,6 +24,7 @@ _CALL_THROUGH_SLOT = 0x15
 _X86_DIRECT = re.compile(rb"[\xe8\xe9](?=(.{4}))", re.DOTALL)
 _LONGEST = 16  # bytes of a candidate with what may stand before it
 _MOST_INDEXED = 1 << 20  # bytes of code of an image all of whose calls are kept: it is asked for some again and again
+_MOST_CALLS = 1 << 17  # in the same: OpenSSL's libssl has a tenth of it, bytes that are all calls eight times as many
 _ADRP_X16, _ADRP_MASK = 0x90000010, 0x9F00001F
 
 
@@ -49,7 +50,8 @@ def calls_to(image: Image, addresses: Collection[int], within: Range | None = No
 
 
 def _index(image: Image) -> dict[int, list[int]] | None:
-    """All direct calls and jumps of the image by what they lead to; None where there is too much code."""
+    """All direct calls and jumps of the image by what they lead to; None where there is too much code, or too
+    many of them."""
     if image not in _indexes:
         _indexes[image] = None
         sizes = [(start, len(code)) for start, code in image.code_pieces(0)]
@@ -57,7 +59,10 @@ def _index(image: Image) -> dict[int, list[int]] | None:
             within = range(min(start for start, _ in sizes), max(start + size for start, size in sizes))
             direct = _all_x86_direct if image.machine == "x86-64" else _aarch64_direct
             pieces = image.code_pieces(_LONGEST)
-            _indexes[image] = _by_target(chain.from_iterable(direct(start, code, within) for start, code in pieces))
+            found = chain.from_iterable(direct(start, code, within) for start, code in pieces)
+            calls = list(islice(found, _MOST_CALLS + 1))
+            if len(calls) <= _MOST_CALLS:
+                _indexes[image] = _by_target(calls)
     return _indexes[image]
 
 

@@ -47,8 +47,12 @@ def test_calls_of_an_address_and_of_part_of_the_code(library: Assembled) -> None
 
 
 @pytest.mark.parametrize("most_indexed", [0, calls._MOST_INDEXED])
-def test_the_calls_in_libssl_are_those_that_objdump_shows(monkeypatch: pytest.MonkeyPatch, most_indexed: int) -> None:
+@pytest.mark.parametrize("most_calls", [0, calls._MOST_CALLS])
+def test_the_calls_in_libssl_are_those_that_objdump_shows(
+    monkeypatch: pytest.MonkeyPatch, most_indexed: int, most_calls: int
+) -> None:
     monkeypatch.setattr(calls, "_MOST_INDEXED", most_indexed)
+    monkeypatch.setattr(calls, "_MOST_CALLS", most_calls)
     if not LIBSSL.exists():
         pytest.skip(f"needs {LIBSSL} (Debian: apt-get install libssl3)")
     names = ("EVP_DigestSign", "X509_verify_cert", "CRYPTO_free", "SSL_get_options", "ERR_set_error")
