@@ -136,6 +136,7 @@ def resolve(
     if selection.libraries:
         files = _of_named(files, selection.libraries, named, problems, wait=bool(wait))
     files, left = most_important(files, MOST_LIBRARIES, named)
+    ahead.load()  # if that had to wait for files to be read, and none had to be
 
     files, images = _planned(files, source, stack, problems)
     fork_server.end()

@@ -43,6 +43,11 @@ class _ForkServer:
         self._children: set[int] = set()
         self._is_needed, self._is_gone = True, False
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether it is to fork more readers."""
+        return self._is_needed and not self._is_gone
+
     def fork(self, work: Work, sending: int, *, interruptible: bool) -> Child | None:
         """A reader; None where the server has gone or is to go, or can't fork one."""
         from dataclasses import asdict
@@ -121,8 +126,8 @@ def running(wanted: bool) -> Iterator[None]:
 
 
 def is_running() -> bool:
-    """Whether there is a server, and has not been told to end."""
-    return _server is not None
+    """Whether there is a server that hasn't been told to end."""
+    return _server is not None and _server.is_needed
 
 
 def fork_reader(work: Work, sending: int, *, interruptible: bool) -> Child | None:
