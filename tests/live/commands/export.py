@@ -22,8 +22,8 @@ class Export(Trace):
     def __init__(self, *pids: int, options: tuple[str, ...] = (), port: int = 0) -> None:
         super().__init__(*pids, options=options, exact=False)
         self.port = port or free_ports(1)[0]
-        for word in ("-d", "600", "--json"):
-            self._command.remove(word)
+        place = self._command.index("-d")  # not "600", which may be a PID as well
+        del self._command[place : place + 3]  # and --json
         self._command += ["--listen", f"127.0.0.1:{self.port}"]
 
     def __enter__(self) -> Self:
