@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outcomes and labels by the million: the kernel side's own headers, compiled for this machine with sanitizers, on made-up
+connections, each held against what was made up."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests import programs
+
+from ssllatency import abi
+
+pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
+BPF = HERE.parents[2] / "bpf"
+SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# What every machine has: the headers for registers choose by it, and no register is read here.
+DEFINES = ("-D__TARGET_ARCH_x86",)
+VERDICTS = {
+    (abi.Outcome.FAILURE, reason) for reason in (abi.Reason.UNKNOWN, abi.Reason.SSL, abi.Reason.SYSCALL)
+} | {(abi.Outcome.CLOSED, abi.Reason.ZERO_RETURN)} | {
+    (abi.Outcome.RETRY, reason)
+    for reason in abi.Reason
+    if reason not in (abi.Reason.SSL, abi.Reason.SYSCALL, abi.Reason.ZERO_RETURN, abi.Reason.NONE)
+}  # fmt: skip
+# A defect that is planted in a header: (program, header, what stands there, what stands there then).
+DEFECTS = [
+    ("verdicts", "stacks/openssl.bpf.h", "returned == 0 && ", ""),
+    ("verdicts", "stacks/openssl.bpf.h", "&state) && state == OPENSSL_FLOW_ERROR", "&state) && state == OPENSSL_NOTHING + 1"),
+    ("verdicts", "stacks/openssl.bpf.h", "wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_ACCEPT", "0"),
+    ("verdicts", "stacks/boringssl.bpf.h", "code <= BORINGSSL_HANDSHAKE_HINTS_READY", "code < BORINGSSL_HANDSHAKE_HINTS_READY"),
+    ("verdicts", "stacks/connection.bpf.h", "library->holder >= 0 && ", "0 && "),
+    ("verdicts", "stacks/connection.bpf.h", "(bio + library->bio_flags)", "(bio)"),
+    ("verdicts", "common/outcome.bpf.h", "return number >= 0;", "return number > 0;"),
+    ("verdicts", "common/outcome.bpf.h", "(status & 0x22222222U) >> 1", "status & 0x22222222U"),
+    ("labels", "labels/paths.bpf.h", "if (step + 1 >= path->length)", "if (step >= path->length)"),
+    ("labels", "labels/paths.bpf.h", "(value, 2, (void *)at)", "(value, 4, (void *)at)"),
+    ("labels", "handshakes/labels.bpf.h", "*value = (__u16)*value;", ""),
+    ("labels", "handshakes/labels.bpf.h", "return agreed && ", "return "),
+    ("labels", "labels/texts.bpf.h", "size > SSLL_TEXT_LENGTH + 1", "size > SSLL_TEXT_LENGTH"),
+    ("labels", "labels/texts.bpf.h", "\t\ttext.bytes[SSLL_TEXT_LENGTH] = 0;", "\t\t;"),
+]
+
+
+def build(name: str, folder: Path, headers: Path, *options: str) -> Path:
+    """The program of this name, with these headers of the kernel side."""
+    programs.needed("gcc")
+    built = folder / name
+    sources = [HERE / f"{name}.c", HERE / "made_up.c"]
+    warnings = ("-Wall", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas")
+    includes = (f"-I{HERE / 'host'}", f"-I{headers}", f"-I{HERE}")
+    subprocess.run(["gcc", "-std=gnu11", *warnings, *options, *DEFINES, *includes, "-o", built, *sources], check=True)
+    return built
+
+
+def test_each_of_two_million_connections_is_judged_as_openssl_does(tmp_path: Path) -> None:
+    program = build("verdicts", tmp_path, BPF, *SANITIZERS)
+    done = subprocess.run([program, "2000000"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = {(int(outcome), int(reason)): int(count) for outcome, reason, count in map(str.split, done.stdout.splitlines())}
+    assert told.keys() == VERDICTS
+    assert min(told.values()) > 100
+
+
+def test_labels_of_a_million_connections_are_those_that_were_made_up(tmp_path: Path) -> None:
+    program = build("labels", tmp_path, BPF, *SANITIZERS)
+    done = subprocess.run([program, "1000000"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    known = {int(label): int(count) for label, count in map(str.split, done.stdout.splitlines())}
+    assert known.keys() == set(range(abi.Label.ROLE))
+    assert all(100_000 < count < 900_000 for count in known.values())
+
+
+@pytest.mark.parametrize(("name", "header", "right", "wrong"), DEFECTS)
+def test_a_defect_in_a_header_is_found(tmp_path: Path, name: str, header: str, right: str, wrong: str) -> None:
+    headers = tmp_path / "bpf"
+    shutil.copytree(BPF, headers)
+    text = (headers / header).read_text()
+    assert right in text
+    (headers / header).write_text(text.replace(right, wrong, 1))
+    done = subprocess.run([build(name, tmp_path, headers), "100000"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "expected" in done.stderr

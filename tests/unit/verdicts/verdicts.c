@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Has the programs' own code judge connections that are made up at random, and holds each verdict against what the manual page
+ * SSL_get_error(3) says of such a connection. Prints how often each verdict was told; ends with 1 at the first that differs.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "made_up.h"
+
+#include "common/outcome.bpf.h"
+
+enum {
+	VERDICTS = 4 * 32,
+};
+
+/* A field of the connection: whether the layout says where it is, whether it can be read, and what it holds. */
+struct made_field {
+	bool known, readable;
+	__u32 value;
+};
+
+struct made_bio {
+	bool known, pointer_readable, is_null, flags_known, readable;
+	__u32 flags, reason;
+};
+
+struct made_connection {
+	bool is_null, typed, type_readable, quic, held, holder_readable, holder_null;
+	__u32 stack;
+	__s32 returned;
+	struct made_field rwstate, shutdown, state;
+	struct made_bio reading, writing;
+};
+
+static const __u32 states[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 99, ~0U};
+
+static struct made_field any_field(__u32 value)
+{
+	struct made_field field = {!once_in(10), !once_in(10), value};
+
+	return field;
+}
+
+static struct made_bio any_bio(bool flags_known)
+{
+	struct made_bio bio = {
+	        .known = !once_in(10),
+	        .pointer_readable = !once_in(10),
+	        .is_null = once_in(10),
+	        .flags_known = flags_known,
+	        .readable = !once_in(10),
+	        .flags = any(16) | (once_in(4) ? any_word() & ~15ULL : 0),
+	        .reason = any(5),
+	};
+
+	return bio;
+}
+
+static struct made_connection any_connection(void)
+{
+	bool flags_known = !once_in(10);
+	struct made_connection made = {
+	        .is_null = once_in(50),
+	        .typed = once_in(2),
+	        .type_readable = !once_in(10),
+	        .quic = once_in(8),
+	        .held = once_in(2),
+	        .holder_readable = !once_in(10),
+	        .holder_null = once_in(10),
+	        .stack = once_in(2) ? SSLL_STACK_BORINGSSL : SSLL_STACK_OPENSSL,
+	        .returned = (__s32)any(3) - 1,
+	        .rwstate = any_field(states[any(sizeof(states) / sizeof(*states))]),
+	        .shutdown = any_field(any(4)),
+	        .state = any_field(any(3)),
+	        .reading = any_bio(flags_known),
+	        .writing = any_bio(flags_known),
+	};
+
+	return made;
+}
+
+/* Lays the value down; the offset of it from the object at `from`, -1 where the layout doesn't know it. */
+static __s32 lay_down(struct made_field field, __u64 from)
+{
+	__u64 at = place_for(sizeof(field.value), field.readable);
+
+	write_made_up(at, &field.value, sizeof(field.value));
+	return field.known ? (__s32)(at - from) : -1;
+}
+
+static __s32 lay_pointer(__u64 pointer, bool readable, __u64 from)
+{
+	__u64 at = place_for(sizeof(pointer), readable);
+
+	write_made_up(at, &pointer, sizeof(pointer));
+	return at - from;
+}
+
+/* Both BIOs have their flags at the same offset. */
+static __s32 lay_bio(struct made_bio bio, __s32 flags_at, __u64 from)
+{
+	struct bio_wait wait = {bio.flags, bio.reason};
+	__u64 at = place_for(sizeof(wait), bio.readable);
+	__s32 offset;
+
+	write_made_up(at, &wait, sizeof(wait));
+	offset = lay_pointer(bio.is_null ? 0 : at - flags_at, bio.pointer_readable, from);
+	return bio.known ? offset : -1;
+}
+
+/* The connection in memory. Returns its address, and in *library where its fields are. */
+static __u64 lay_connection(const struct made_connection *made, struct ssll_library *library)
+{
+	__u32 type = made->quic ? 0x80 : any(2), flags_at = any(64);
+	__u64 ssl, holder;
+
+	begin_memory();
+	ssl = place_for(sizeof(type), made->type_readable);
+	write_made_up(ssl, &type, sizeof(type));
+	holder = made->held ? place_for(8, true) : ssl;
+	*library = (struct ssll_library){
+	        .typed = made->typed,
+	        .stack = made->stack,
+	        .holder = made->held ? lay_pointer(made->holder_null ? 0 : holder, made->holder_readable, ssl) : -1,
+	        .rwstate = lay_down(made->rwstate, holder),
+	        .shutdown = lay_down(made->shutdown, ssl),
+	        .state = lay_down(made->state, ssl),
+	        .rbio = lay_bio(made->reading, flags_at, ssl),
+	        .wbio = lay_bio(made->writing, flags_at, ssl),
+	        .bio_flags = made->reading.flags_known ? (__s32)flags_at : -1,
+	};
+	return made->is_null ? 0 : ssl;
+}
+
+static bool can_read(struct made_field field)
+{
+	return field.known && field.readable;
+}
+
+/* What SSL_want() and BIO_should_retry() say of a transport; SSLL_REASON_NONE where it asks for nothing. */
+static __u32 expected_of_bio(struct made_bio bio)
+{
+	if (!(bio.known && bio.pointer_readable && !bio.is_null && bio.flags_known && bio.readable))
+		return SSLL_REASON_UNKNOWN;
+	if (bio.flags % 2)
+		return SSLL_REASON_WANT_READ;
+	if (bio.flags / 2 % 2)
+		return SSLL_REASON_WANT_WRITE;
+	if (bio.flags / 4 % 2 && bio.reason == 2)
+		return SSLL_REASON_WANT_CONNECT;
+	return bio.flags / 4 % 2 && bio.reason == 3 ? SSLL_REASON_WANT_ACCEPT : SSLL_REASON_NONE;
+}
+
+static struct verdict expected_of_boringssl(const struct made_connection *made)
+{
+	static const __u32 retries[][2] = {{4, SSLL_REASON_WANT_X509_LOOKUP}, {11, SSLL_REASON_PENDING_SESSION},
+	        {12, SSLL_REASON_PENDING_CERTIFICATE}, {13, SSLL_REASON_WANT_PRIVATE_KEY_OPERATION},
+	        {14, SSLL_REASON_PENDING_TICKET}, {15, SSLL_REASON_EARLY_DATA_REJECTED},
+	        {16, SSLL_REASON_WANT_CERTIFICATE_VERIFY}, {17, SSLL_REASON_HANDOFF}, {18, SSLL_REASON_HANDBACK},
+	        {19, SSLL_REASON_WANT_RENEGOTIATE}, {20, SSLL_REASON_HANDSHAKE_HINTS_READY}};
+	__u32 code = made->rwstate.value, wanted;
+
+	if (code == 2 || code == 3) {
+		wanted = expected_of_bio(code == 2 ? made->reading : made->writing);
+		return wanted == SSLL_REASON_NONE ? verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL)
+		                                  : verdict_of(SSLL_RETRY, wanted);
+	}
+	if (code == 5)
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+	if (code == 6)
+		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
+	for (__u32 i = 0; i < sizeof(retries) / sizeof(*retries); i++) {
+		if (retries[i][0] == code)
+			return verdict_of(SSLL_RETRY, retries[i][1]);
+	}
+	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+}
+
+static struct verdict expected_of_openssl(const struct made_connection *made)
+{
+	static const __u32 retries[][2] = {{4, SSLL_REASON_WANT_X509_LOOKUP}, {5, SSLL_REASON_WANT_ASYNC},
+	        {6, SSLL_REASON_WANT_ASYNC_JOB}, {7, SSLL_REASON_WANT_CLIENT_HELLO_CB}, {8, SSLL_REASON_WANT_RETRY_VERIFY},
+	        {99, SSLL_REASON_WANT_SESSION_LOOKUP}};
+	__u32 wants = made->rwstate.value, wanted;
+	bool state_known = can_read(made->state);
+
+	if (state_known && made->state.value == 1) /* an error is in the queue, which goes first */
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+	if (wants == 2 || wants == 3) {
+		wanted = expected_of_bio(wants == 3 ? made->reading : made->writing);
+		if (wanted != SSLL_REASON_NONE)
+			return verdict_of(SSLL_RETRY, wanted);
+		return verdict_of(SSLL_FAILURE, state_known ? SSLL_REASON_SYSCALL : SSLL_REASON_UNKNOWN);
+	}
+	for (__u32 i = 0; i < sizeof(retries) / sizeof(*retries); i++) {
+		if (retries[i][0] == wants)
+			return verdict_of(SSLL_RETRY, retries[i][1]);
+	}
+	if (!state_known || !can_read(made->shutdown))
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	if (made->returned == 0 && made->shutdown.value >= 2) /* SSL_RECEIVED_SHUTDOWN, with SSL_SENT_SHUTDOWN or without */
+		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
+	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+}
+
+static struct verdict expected_of(const struct made_connection *made)
+{
+	bool is_connection = !made->is_null && (!made->typed || (made->type_readable && !made->quic));
+	bool held = !made->held || (made->holder_readable && !made->holder_null);
+
+	if (!is_connection || !held || !can_read(made->rwstate))
+		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	return made->stack == SSLL_STACK_BORINGSSL ? expected_of_boringssl(made) : expected_of_openssl(made);
+}
+
+static void judge_connections(long number, long told[VERDICTS])
+{
+	for (long i = 0; i < number; i++) {
+		struct made_connection made = any_connection();
+		struct verdict verdict, expected = expected_of(&made);
+		struct ssll_library library;
+		__u64 ssl = lay_connection(&made, &library);
+
+		verdict = judge_ssl(ssl, made.returned, &library);
+		if (verdict.outcome != expected.outcome || verdict.reason != expected.reason)
+			differ("outcome and reason", verdict.outcome << 8 | verdict.reason,
+			        expected.outcome << 8 | expected.reason);
+		told[verdict.outcome * 32 + verdict.reason]++;
+	}
+}
+
+/* What openssl/ssl.h says that a function of this convention returns. */
+static bool expected_success(__u32 convention, __s32 number, __u64 returned)
+{
+	if (convention == SSLL_SSL_HANDSHAKE || convention == SSLL_ONE)
+		return number == 1;
+	if (convention == SSLL_SSL_IO || convention == SSLL_SSL_EX || convention == SSLL_POSITIVE)
+		return number >= 1;
+	if (convention == SSLL_SSL_SHUTDOWN || convention == SSLL_LENGTH)
+		return number > -1;
+	if (convention == SSLL_POINTER)
+		return returned;
+	if (convention != SSLL_MBX8)
+		return true;
+	for (__u32 lane = 0; lane < 8; lane++) {
+		__u32 status = returned >> 4 * lane & 15;
+
+		if (status && !(status & 2)) /* failed, and in use */
+			return false;
+	}
+	return true;
+}
+
+static void judge_returns(long number)
+{
+	static const __u64 often[] = {0, 1, 2, ~0ULL, 0xffffffffULL, 1ULL << 32, 1ULL << 31, 0x80000001ULL};
+
+	for (long i = 0; i < number; i++) {
+		__u64 returned = once_in(2) ? often[any(8)] : any_word();
+		__u32 convention = any(16);
+
+		if (convention == SSLL_MBX8 && once_in(2))
+			returned &= 0x22222222U | 1U << any(32);
+		if (succeeded(convention, returned) != expected_success(convention, (__s32)returned, returned))
+			differ("success by convention", convention, returned);
+	}
+}
+
+int main(int count, char **words)
+{
+	long number = count > 1 ? atol(words[1]) : 1000, told[VERDICTS] = {};
+
+	judge_connections(number, told);
+	judge_returns(number);
+	for (__u32 i = 0; i < VERDICTS; i++) {
+		if (told[i])
+			printf("%u %u %ld\n", i / 32, i % 32, told[i]);
+	}
+	return 0;
+}
