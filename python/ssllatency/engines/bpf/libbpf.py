@@ -289,7 +289,10 @@ class BpfObject:
 
     def load(self) -> None:
         """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
-        result = 0 if self._take_over() else self._library.bpf_object__load(self._handle)
+        result = 0
+        if not self._take_over():
+            _messages.clear()  # those of another object, which may have been refused for another reason
+            result = self._library.bpf_object__load(self._handle)
         if result:
             reason = f"{os.strerror(-result)}; {complaint(_messages)}"
             raise SsllatencyError(f"the kernel didn't load the BPF programs ({reason}): {_advice(-result)}")
