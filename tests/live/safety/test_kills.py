@@ -39,8 +39,11 @@ def point(calls: Counter[str], call: str, part: float, error: str = "") -> Point
 # While maps and programs are loaded, and probes attached; and at the very end.
 @pytest.mark.parametrize(("call", "part"), [("bpf", 0.5), ("bpf", 0.95), ("exit_group", 0)])
 def test_nothing_stays_of_a_command_that_is_killed(place: Ground, calls: Counter[str], call: str, part: float) -> None:
-    ended = place.end_at(point(calls, call, part), COMMANDS["trace"])
-    assert ended.wrong == []
+    for earlier in (1.0, 0.9, 0.8):  # not each run makes as many calls
+        ended = place.end_at(point(calls, call, earlier * part), COMMANDS["trace"])
+        assert ended.wrong == []
+        if ended.status:
+            break
     assert ended.status < 0
 
 
