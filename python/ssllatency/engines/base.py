@@ -80,8 +80,7 @@ class Request:
     `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
     tracing costs. `budget`: the part of its CPU time that tracing may take of any process, None for any part; not bpftrace's.
     `before`: what the processes had done some time before they are traced, where somebody looked. `spares`: there are processes
-    that map the files and must not get a probe. `when_set` is called, perhaps more than once, when all probes are set and it is
-    looked for a moment what they cost: not without a budget. `extremes`: whether the least and greatest durations are wanted.
+    that map the files and must not get a probe. `extremes`: whether the least and greatest durations are wanted.
 
     `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
     where it is loaded already; its creator closes it. `childless`: none of the targets can start a process. `wait`: no process
@@ -107,7 +106,6 @@ class Request:
     budget: float | None = None
     before: Moment | None = None
     spares: bool = False
-    when_set: Callable[[], object] = lambda: None
     extremes: bool = True
 
 

@@ -38,13 +38,12 @@ def attach(
     *,
     one_by_one: bool = False,
     has_links_option: bool = True,
-    when_set: Callable[[], object] = lambda: None,
 ) -> tuple[S, Follower]:
     """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later.
-    `one_by_one`: the options are those of `snoop`. `has_links_option`: as for Follower; `when_set`: as for Request."""
+    `one_by_one`: the options are those of `snoop`. `has_links_option`: as for Follower."""
     images = list(resolved.images)
     request = (request_one_by_one if one_by_one else request_for)(resolved, images, arguments)
-    session = kind(replace(request, base=replace(request.base, when_set=when_set)))
+    session = kind(request)
     stack.callback(session.close)
     session.attach()
 

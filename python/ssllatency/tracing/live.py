@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -104,11 +104,6 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     else:
         tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
     resources.trim_heap()
-
-
-def announcement(resolved: Resolved, duration: float | None, what: str = "") -> Callable[[], None]:
-    """What announces so when it is called first, and does nothing when it is called again."""
-    return cache(partial(announce, resolved, duration, what))
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:

@@ -59,9 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         from ssllatency.engines.sessions.handshakes import HandshakeSession  # brought in by now
         from ssllatency.tracing.handshakes import attach
 
-        announce = live.announcement(resolved, arguments.duration, what="handshakes")
-        session, follower = attach(HandshakeSession, resolved, arguments, stack, when_set=announce)
-        announce()
+        session, follower = attach(HandshakeSession, resolved, arguments, stack)
+        live.announce(resolved, arguments.duration, what="handshakes")
         end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
         show_singles, show_report = _printers(arguments)
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: show_singles(session.poll())):

@@ -63,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
             linear=arguments.hist,
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
-            when_set=(announce := live.announcement(resolved, arguments.duration)),
         )
         if arguments.budget is not None and engine_name == "bpftrace":
             from ssllatency.tracing.forecast import refuse_beyond
@@ -72,10 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         session = choice.engine(engine_name).attach(request)
         stack.callback(session.close)
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
-        if follower:
-            announce()
-        else:
-            live.announce(replace(resolved, waits=False), arguments.duration)
+        live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
         fail_if = FailIf(arguments.fail_if)
         end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)
         poll = session.poll if isinstance(session, TraceSession) else None

@@ -128,9 +128,9 @@ class Windows:
         self._given_up: dict[Tier, float] = {}  # with what all took that was watched then
         self._over = self._resting = self._unhit = False
 
-    def start(self, held: Collection[Tier] = (), meanwhile: Callable[[], object] = lambda: None) -> None:
+    def start(self, held: Collection[Tier] = ()) -> None:
         """To be called as soon as all is watched but what is `held` back until now, which is watched from here on: looks for a
-        moment whether that costs too much, and does something short `meanwhile`. AttachError where the kernel refuses."""
+        moment whether that costs too much. AttachError where the kernel refuses."""
         self._share()  # which waits until it is known what a hit costs
         if held:
             resume(self._gates, held)
@@ -138,9 +138,7 @@ class Windows:
             for tier in held:
                 self._watches[tier] = _Watch(self._clock(), self._work())
         self._origin = self._before
-        looks_s = self._clock() + _FIRST_LOOK_S
-        meanwhile()
-        self._sleep(max(0.0, looks_s - self._clock()))
+        self._sleep(_FIRST_LOOK_S)
         self._look()
 
     def look_soon(self) -> None:

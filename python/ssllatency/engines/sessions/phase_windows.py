@@ -39,7 +39,7 @@ class PhaseWindows:
             self.gates.watch_all()
         self._tiers = tiers
         self._windows = windows_of(self._attachment, self._budget, self.gates, tiers=tiers)
-        self._windows.start(self._attachment.held, self._attachment.request.when_set)
+        self._windows.start(self._attachment.held)
 
     def look_soon(self) -> None:
         """More was attached just now."""

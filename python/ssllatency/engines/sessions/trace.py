@@ -94,7 +94,7 @@ class TraceSession:
         if self._request.budget is not None:
             gates = JointGates(self.attachment, *also) if also else None
             self._windows = windows_of(self.attachment, self._request.budget, gates, self._totals)
-            self._windows.start(self.attachment.held, self._request.when_set)
+            self._windows.start(self.attachment.held)
 
     def _configure(self) -> None:
         linear, opened = self._request.linear, self.attachment.object

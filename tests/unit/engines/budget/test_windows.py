@@ -551,18 +551,3 @@ def test_a_burst_that_has_ended_when_it_is_seen_is_counted() -> None:
     server.rates[Tier.DATA] = 0
     windows.tick()
     assert Tier.DATA not in server.attached
-
-
-def test_what_is_done_during_the_first_look_takes_none_of_its_time() -> None:
-    server = Server(dict.fromkeys(Tier, 1000.0))
-    done: list[float] = []
-
-    def meanwhile() -> None:
-        done.append(server.now_s)
-        server.sleep(0.01)
-
-    began_s = server.now_s
-    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep)
-    windows.start(meanwhile=meanwhile)
-    assert done == [began_s]
-    assert server.now_s - began_s == pytest.approx(0.03)
