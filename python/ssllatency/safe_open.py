@@ -108,7 +108,7 @@ def stat_regular_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG
 def _handle_of_disk(root: str | Path, path: str) -> int:
     """A handle on a path of somebody else's tree that no program answers for: NotRegular for one of FUSE."""
     handle = handle_below(root, path)
-    if _file_system(handle) == _FUSE:
+    if file_system_of(handle) == _FUSE:
         os.close(handle)
         raise NotRegular(errno.EINVAL, "is of a file system in user space", path)
     return handle
@@ -153,7 +153,7 @@ def _regular(handle: int, largest: int) -> os.stat_result:
         raise NotRegular(errno.EINVAL, "is not a regular file")
     if status.st_size > largest:
         raise NotRegular(errno.EFBIG, f"is larger than {largest >> 30} GiB, more than any library")
-    if _file_system(handle) in _MADE_UP:
+    if file_system_of(handle) in _MADE_UP:
         raise NotRegular(errno.EINVAL, "is not a regular file of a disk")
     return status
 
@@ -194,7 +194,7 @@ def _walk(folder: int, path: str) -> int:
     return handle
 
 
-def _file_system(handle: int) -> int:
+def file_system_of(handle: int) -> int:
     """The magic number of the file system that a handle is in. OSError where it can't be told."""
     words = (ctypes.c_long * 32)()  # struct statfs, whose first member is f_type
     if _LIBC.fstatfs(handle, ctypes.byref(words)):

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ssllatency.model.arithmetic import add_series
-from ssllatency.model.handshake_arithmetic import merge
+from ssllatency.model.arithmetic.handshakes import merge
+from ssllatency.model.arithmetic.snapshots import add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Handshakes, Label, Part
 from ssllatency.model.live.history import History
 from ssllatency.model.live.reading import Reading

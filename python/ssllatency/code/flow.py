@@ -304,14 +304,16 @@ class _Builder:
         return [address for target in dict.fromkeys(targets) for address in self._land(instruction, target)]
 
 
-def _frames(builder: _Builder, entry: int, stack_pointer: str) -> dict[int, Frame]:
-    """The frame before each instruction; where two paths to it disagree, the value is unknown."""
-    frames: dict[int, Frame] = {entry: {stack_pointer: 0}}
-    work = deque([entry])
+def frames_from(
+    starts: Mapping[int, Frame], nodes: Mapping[int, Instruction], successors: Mapping[int, Iterable[int]]
+) -> dict[int, Frame]:
+    """The frame before each instruction, by those at `starts`; where two paths to it disagree, the value is unknown."""
+    frames = dict(starts)
+    work = deque(starts)
     while work:
         address = work.popleft()
-        after = builder.nodes[address].frame(frames[address])
-        for successor in builder.successors[address]:
+        after = nodes[address].frame(frames[address])
+        for successor in successors[address]:
             earlier = frames.get(successor)
             joined = after if earlier is None else {name: value for name, value in earlier.items() if after.get(name) == value}
             if earlier is None or len(joined) != len(earlier):
@@ -345,7 +347,7 @@ def build(code: Code, entry: int, size: int, resolve: ResolveTail) -> Graph:
     builder = _Builder(code, entry, own, resolve)
     builder.explore(entry)
     stack_pointer = code.machine.stack_pointer
-    frames = _frames(builder, entry, stack_pointer)
+    frames = frames_from({entry: {stack_pointer: 0}}, builder.nodes, builder.successors)
     functions = {address: builder._functions[address] for address in builder.nodes}
     graph = Graph(entry, own, builder.nodes, builder.successors, functions, builder.uncovered, frames, stack_pointer)
     _check(graph, builder.tail_jumps)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ssllatency.model.arithmetic import merge
+from ssllatency.model.arithmetic.snapshots import merge
 from ssllatency.model.snapshot import Snapshot
 
 
@@ -80,7 +80,7 @@ class Recording:
         return round(sum(interval.duration_s for interval in self.intervals), 6)
 
     def total(self) -> Snapshot:
-        """Everything added up exactly, as model.arithmetic.merge() adds up measurements."""
+        """Everything added up exactly, as model.arithmetic.snapshots.merge() adds up measurements."""
         return merge(*(run.total() for run in self.runs))
 
 

@@ -11,6 +11,7 @@ from ssllatency.stacks.registry import STACKS, UNTRACED, stack_of
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
+    from ssllatency.stacks.base import Stack
 
 _LONGEST = 128
 _MARKS = {name: mark for implementation in (*STACKS, *UNTRACED) for name, mark in implementation.marks.items()}
@@ -43,9 +44,8 @@ class Version:
 def tls_inside(image: Image) -> Inside:
     """The implementations that the image's bytes show, read once from end to end. ElfError where the file is cut short."""
     versions = _versions(image)
-    untraced = [implementation for implementation in UNTRACED if implementation.identify(versions)]
-    others = (implementation.identify(versions) for implementation in untraced if implementation.is_inside(image))
-    return Inside(tuple(seen for seen in others if seen), _traceable(versions))
+    others = (seen for each in UNTRACED if (seen := each.identify(versions)) and each.is_inside(image))
+    return Inside(tuple(others), _marked(versions)[1])
 
 
 def _versions(image: Image) -> dict[str, str]:
@@ -61,9 +61,9 @@ def _versions(image: Image) -> dict[str, str]:
     return versions
 
 
-def _traceable(versions: dict[str, str]) -> tuple[str, str]:
-    """The stack that has these marks, with its version; two empty texts for none."""
-    return next((seen for stack in STACKS if (seen := stack.identify(versions))), ("", ""))
+def _marked(versions: dict[str, str]) -> tuple[Stack | None, tuple[str, str]]:
+    """The stack that has these marks, with its name and version; None with two empty texts for none."""
+    return next(((stack, seen) for stack in STACKS if (seen := stack.identify(versions))), (None, ("", "")))
 
 
 def version_of(image: Image) -> Version:
@@ -73,15 +73,10 @@ def version_of(image: Image) -> Version:
     text = stack.version(image)
     if text:
         return Version(text, *stack.name_and_release(text))
-    by_marks = _named_by_marks(_versions(image))
-    return Version.of(by_marks) if by_marks[0] else Version("", stack.title, "")
+    marked, seen = _marked(_versions(image))
+    return Version.of(seen) if marked and not marked.states_version else Version("", stack.title, "")
 
 
 def library_version(image: Image) -> str:
     """The text of version_of(), as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown."""
     return version_of(image).text
-
-
-def _named_by_marks(versions: dict[str, str]) -> tuple[str, str]:
-    stack = next((stack for stack in STACKS if stack.identify(versions)), None)
-    return ("", "") if stack is None or stack.states_version else _traceable(versions)

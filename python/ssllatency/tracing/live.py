@@ -232,7 +232,7 @@ def snapshots(
 ) -> Iterator[Snapshot]:
     """The whole run as one snapshot, or one for each interval; then the probes are gone. `look` is called many times a second,
     and once more before each snapshot. What was counted by `earlier` isn't in the first."""
-    from ssllatency.model.arithmetic import difference  # not before the probes are attached
+    from ssllatency.model.arithmetic.snapshots import difference  # not before the probes are attached
 
     for later in readings(session, end, interval, look):
         yield later if earlier is None else difference(later, earlier)

@@ -16,7 +16,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.process_slots import slot_of
 from ssllatency.engines.cost.hits import possible_cores
 from ssllatency.engines.sessions.trace import TraceSession
-from ssllatency.model.arithmetic import difference
+from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.cost import Cost
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import Role

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model_strategies import durations_ns, series_of, snapshots
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import ALL_PROCESSES, add_series, by_function, difference, merge
+from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, add_series, by_function, difference, merge
 from ssllatency.model.client import ClientReport
 from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target

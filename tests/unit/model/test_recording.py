@@ -10,8 +10,8 @@ import pytest
 from tests.measured.recordings import calls_of, interval_of, recording_of, shakes_of
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.arithmetic.offloads import difference
 from ssllatency.model.handshakes import Handshakes, Offload
-from ssllatency.model.offload_arithmetic import difference
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Snapshot
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 from tests.unit.reports.report_samples import busy
 
-from ssllatency.model.arithmetic import merge
+from ssllatency.model.arithmetic.snapshots import merge
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import Basis, Sampling, Stratum, Work
 from ssllatency.model.snapshot import Outcome, Snapshot

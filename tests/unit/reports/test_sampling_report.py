@@ -10,7 +10,7 @@ import pytest
 from tests.unit.reports.report_samples import busy
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import merge
+from ssllatency.model.arithmetic.snapshots import merge
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling, Stratum, Work
 from ssllatency.model.snapshot import Outcome

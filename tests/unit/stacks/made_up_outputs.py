@@ -21,7 +21,7 @@ from ssllatency.engines.sessions.handshake_sites import always_watched, error_si
 from ssllatency.export.formats import text as metrics
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.points import Labels, labels
-from ssllatency.model.handshake_arithmetic import add_tallies
+from ssllatency.model.arithmetic.handshakes import add_tallies
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.recording import Recording

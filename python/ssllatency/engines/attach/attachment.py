@@ -23,7 +23,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.engines.attach.code_check import Status, is_on_overlay, is_overwritten, is_probed, status_of
+from ssllatency.engines.attach.changed_files import ChangedFiles
+from ssllatency.engines.attach.code_check import is_overwritten
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
@@ -31,6 +32,7 @@ from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
     ImageSites,
     Sites,
+    joined,
     library_record,
     numbered,
     remembers_sides,
@@ -103,7 +105,7 @@ class Attachment:
         self._times_taken_in = 0  # what is below handshakes
         self._held: set[Tier] = set()
         self._left_alone: set[int] = set()  # numbers of images that get no probe any more
-        self._probed_as: dict[int, Status | None] = {}  # by number, the status of a file that has its probes
+        self._changed_files = ChangedFiles()
         self._came_back: set[Tier] = set()
         self._below: SitesOf | None = None
         self.processes.when_ended.append(self._release)
@@ -248,7 +250,7 @@ class Attachment:
             if tier not in self._shut:
                 sites = [self._sites_of(image, number, tier) for number, image in enumerate(images, first)]
                 below = self._sites_below(tier, range(first, first + len(images)))
-                probing.add(sites, _joined(below, more, len(images)) if probing is self._probing else below)
+                probing.add(sites, joined(below, more, len(images)) if probing is self._probing else below)
 
     def _sites_below(self, tier: Tier | None, numbers: Iterable[int]) -> dict[str, list[Sites]]:
         """What `more` of a probing is for what is below handshakes in the images of these numbers, if that is of the tier."""
@@ -268,7 +270,7 @@ class Attachment:
     def leave_overwritten(self) -> list[TracedImage]:
         """Removes the probes of the files that were overwritten since they were attached to: who maps one from now on would get
         breakpoints in the midst of other instructions. Which these are."""
-        left = [image for number, image in enumerate(self.images) if number not in self._left_alone and is_overwritten(image)]
+        left = [image for _, image in self._watched_images() if is_overwritten(image)]
         for attachment in (self, *self._others_beside) if left else ():
             attachment.leave({image.file for image in left})
         return left
@@ -279,8 +281,8 @@ class Attachment:
         kernel the copy is a file without probes. Which these are; what is attached to them stays."""
         copied = [
             number
-            for number in range(len(self.images))
-            if number not in self._left_alone and not self.has_own_links(number) and self._is_copied(number)
+            for number, image in self._watched_images()
+            if not self.has_own_links(number) and self._changed_files.is_copied(number, image, self.site_in(number))
         ]
         files = {self.images[number].file for number in copied}
         for attachment in (self, *self._others_beside) if copied else ():
@@ -290,26 +292,14 @@ class Attachment:
     def perhaps_copied(self) -> list[int]:
         """The files of an overlay, with links of each process's own, whose status has changed since this was asked last: it may
         have copied them. Whether it has, no mapping of ours shows, as the links aren't ours."""
-        changed = []
-        for number, image in enumerate(self.images):
-            if number in self._left_alone or not self.has_own_links(number):
-                continue
-            status = status_of(image)
-            before = self._probed_as.setdefault(number, status) if status else None
-            if status and before != status:
-                self._probed_as[number] = status
-                changed += [number] if is_on_overlay(image) else []
-        return changed
+        return [
+            number
+            for number, image in self._watched_images()
+            if self.has_own_links(number) and self._changed_files.may_be_copied(number, image)
+        ]
 
-    def _is_copied(self, number: int) -> bool:
-        image, offset = self.images[number], self.site_in(number)
-        status = status_of(image)
-        if offset is None or status in (None, self._probed_as.setdefault(number, status)):
-            return False
-        if not is_probed(image, offset):
-            return True
-        self._probed_as[number] = status
-        return False
+    def _watched_images(self) -> list[tuple[int, TracedImage]]:
+        return [(number, image) for number, image in enumerate(self.images) if number not in self._left_alone]
 
     def leave(self, files: Collection[str]) -> None:
         """Removes the probes of these files, and sets none of them again."""
@@ -508,12 +498,3 @@ class Attachment:
         if not self._beside:
             self.processes.close()
         self.object.close()
-
-
-def _joined(first: Mapping[str, Sequence[Sites]], second: Mapping[str, Sequence[Sites]], count: int) -> dict[str, list[Sites]]:
-    """The sites of both by program and image, of so many images: links are made in this order."""
-    none: Sequence[Sites] = [[]] * count
-    return {
-        program: [[*one, *other] for one, other in zip(first.get(program, none), second.get(program, none), strict=True)]
-        for program in dict.fromkeys((*first, *second))
-    }

@@ -8,12 +8,10 @@ it is mapped, as processes map it, for a file system in user space may answer a 
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import mmap
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,11 +19,10 @@ from typing import NamedTuple
 
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, Covered
-from ssllatency.safe_open import open_regular
+from ssllatency.safe_open import file_system_of, open_regular
 
 _INSTRUCTION = 4  # bytes, of which a breakpoint changes any
-_OVERLAY = 0x794C7630  # OVERLAYFS_SUPER_MAGIC, as statfs(2) tells it first
-_MOST_OF_STATFS = 256  # bytes; the structure has 120
+_OVERLAY = 0x794C7630  # OVERLAYFS_SUPER_MAGIC of linux/magic.h
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 
 
@@ -87,13 +84,11 @@ def status_of(image: TracedImage) -> Status | None:
 
 def is_on_overlay(image: TracedImage) -> bool:
     """Whether the image's file is one of an overlay, which may copy it to its upper layer."""
-    kind = ctypes.create_string_buffer(_MOST_OF_STATFS)
     try:
         with _opened(image.file) as descriptor:
-            told = ctypes.CDLL(None, use_errno=True).fstatfs(descriptor, kind) == 0
+            return file_system_of(descriptor) == _OVERLAY
     except OSError:
         return False
-    return told and int.from_bytes(kind.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) == _OVERLAY
 
 
 def _status(descriptor: int) -> Status:

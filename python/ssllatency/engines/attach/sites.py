@@ -162,3 +162,12 @@ def library_record(
         companion=int(companion),
         attached=int(attached),
     )
+
+
+def joined(first: Mapping[str, Sequence[Sites]], second: Mapping[str, Sequence[Sites]], count: int) -> dict[str, list[Sites]]:
+    """The sites of both by program and image, of so many images: links are made in this order."""
+    none: Sequence[Sites] = [[]] * count
+    return {
+        program: [[*one, *other] for one, other in zip(first.get(program, none), second.get(program, none), strict=True)]
+        for program in dict.fromkeys((*first, *second))
+    }

@@ -7,11 +7,6 @@ BLOCK_BYTES = 512
 _EMPTY = bytes(BLOCK_BYTES)
 
 
-def is_empty(raw: bytes) -> bool:
-    """Whether all bytes are zeros."""
-    return raw == bytes(len(raw))
-
-
 def stripped(raw: bytes) -> tuple[int, bytes]:
     """The bytes between the zeros at both ends, after where it begins; with nothing else in it, empty at the end."""
     start, end = 0, len(raw)

@@ -16,7 +16,7 @@ from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.engines.sessions.trace import TraceSession
-from ssllatency.model.arithmetic import add_losses
+from ssllatency.model.arithmetic.snapshots import add_losses
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan
 

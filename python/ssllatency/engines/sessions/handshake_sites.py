@@ -175,3 +175,32 @@ def row_mask(by: Sequence[Label]) -> abi.Labels:
     if not _NAMED.isdisjoint(by):
         mask.library = 0xFFFF
     return mask
+
+
+def offers_of(image: TracedImage) -> Mapping[str, Offer]:
+    """The calls that tell of a client's offer, in the library of this image."""
+    return stack_named(image.plan.stack).offers
+
+
+def sites_by_program(
+    first: int, planned: Sequence[tuple[TracedImage, HandshakePlan]], *, transport: bool
+) -> dict[str, list[Sites]]:
+    """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
+    `first`. `transport`: those of reads and writes as well."""
+    phases = [_always_set(image, plan, transport=transport) for image, plan in planned]
+    machines = [machine_sites(plan, image, number) for number, (image, plan) in enumerate(planned, first)]
+    return {
+        "at_exit": [ends for _, ends in machines],
+        "at_phase_end": [ends for _, ends in phases],
+        "at_error": [error_sites(plan.errors) for _, plan in planned],
+        "at_software": [software_sites(image.plan) for image, _ in planned],
+        "at_wake_set": [[site(plan.wake)] if plan.wake else [] for _, plan in planned],
+        "at_batch": [batch_sites(image.plan) for image, _ in planned],
+        "at_phase": [begins for begins, _ in phases],
+        "at_entry": [begins for begins, _ in machines],
+    }
+
+
+def _always_set(image: TracedImage, plan: HandshakePlan, *, transport: bool) -> tuple[Sites, Sites]:
+    offers = offers_of(image)
+    return phase_sites((*always_watched(plan.calls, offers), *(plan.transport if transport else ())), offers)

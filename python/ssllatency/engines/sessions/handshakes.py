@@ -18,7 +18,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Sites, site
+from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring, ring_size
@@ -34,19 +34,16 @@ from ssllatency.engines.sessions import arrivals, who
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
-    always_watched,
-    batch_sites,
-    error_sites,
     layout_record,
-    machine_sites,
+    offers_of,
     phase_sites,
     row_mask,
-    software_sites,
+    sites_by_program,
     watched,
     windowed_sites,
 )
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
-from ssllatency.model.handshake_arithmetic import add_tallies, client_wait_ns
+from ssllatency.model.arithmetic.handshakes import add_tallies, client_wait_ns
 from ssllatency.model.handshakes import (
     WHO,
     Group,
@@ -61,7 +58,7 @@ from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
 from ssllatency.stacks.operation import Tier
-from ssllatency.stacks.registry import LIBRARIES, stack_named
+from ssllatency.stacks.registry import LIBRARIES
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")
@@ -220,30 +217,13 @@ class HandshakeSession:
 
     def _sites_below(self, number: int) -> dict[str, Sites]:
         """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
-        offers = stack_named(self._images[number].plan.stack).offers
-        begins, ends = windowed_sites(self._plans[number].calls, offers)
+        begins, ends = windowed_sites(self._plans[number].calls, offers_of(self._images[number]))
         return {"at_phase_end": ends, "at_phase": begins}
 
     def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
         """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        transport = self._watches_transport
-        phases = []
-        for image, plan in zip(images, plans, strict=True):
-            offers = stack_named(image.plan.stack).offers
-            calls = (*always_watched(plan.calls, offers), *(plan.transport if transport else ()))
-            phases.append(phase_sites(calls, offers))
-        machines = [machine_sites(*both, number) for number, both in enumerate(zip(plans, images, strict=True), first)]
-        return {
-            "at_exit": [ends for _, ends in machines],
-            "at_phase_end": [ends for _, ends in phases],
-            "at_error": [error_sites(plan.errors) for plan in plans],
-            "at_software": [software_sites(image.plan) for image in images],
-            "at_wake_set": [[site(plan.wake)] if plan.wake else [] for plan in plans],
-            "at_batch": [batch_sites(image.plan) for image in images],
-            "at_phase": [begins for begins, _ in phases],
-            "at_entry": [begins for begins, _ in machines],
-        }
+        return sites_by_program(first, list(zip(images, plans, strict=True)), transport=self._watches_transport)
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be

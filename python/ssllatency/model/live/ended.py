@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ssllatency.model.arithmetic import add_alike_series
-from ssllatency.model.handshake_arithmetic import add_alike, add_tallies
+from ssllatency.model.arithmetic.handshakes import add_alike, add_tallies
+from ssllatency.model.arithmetic.snapshots import add_alike_series
 from ssllatency.model.handshakes import Group, Handshakes, Label, Tallies
 from ssllatency.model.process_label import ended_in, pid_of
 from ssllatency.model.snapshot import Series, Snapshot

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ssllatency.model.arithmetic import difference
-from ssllatency.model.handshake_arithmetic import causes_since
+from ssllatency.model.arithmetic.handshakes import causes_since
+from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.handshakes import Cause, Ending, Label
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.live.ended import folded

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ssllatency.model.arithmetic import ALL_PROCESSES, add_series
-from ssllatency.model.handshake_arithmetic import add_groups
+from ssllatency.model.arithmetic.handshakes import add_groups
+from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Group, Handshakes, Label, Part
 from ssllatency.model.live.reading import FUNCTION, SERVICE, labels_of, name_in
 from ssllatency.model.process_label import pid_of

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ssllatency.model.handshake_arithmetic import add_groups
+from ssllatency.model.arithmetic.handshakes import add_groups
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, PHASES, WAITS, Ending, Group, Label, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, NOTABLE, OWN_FLOOR_NS, ratio

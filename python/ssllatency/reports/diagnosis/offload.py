@@ -16,7 +16,7 @@ MANY_IN_SOFTWARE = 0.1
 HALF_FULL = 0.5
 # Batches matter where a quarter of the time waits for them.
 NOTABLE_WAIT = 0.25
-# So much is all, in percent.
+# A share that is shown as 100 %.
 ALL = 0.995
 # A full queue, or a descriptor that several jobs share, wakes a job in vain now and then, but not every job.
 MANY_RESUMPTIONS = 2

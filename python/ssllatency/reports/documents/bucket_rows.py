@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 
-from ssllatency.model.arithmetic import ALL_PROCESSES
+from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot

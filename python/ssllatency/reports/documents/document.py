@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 
 from ssllatency.bounded_json import parsed
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, by_function
 from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target

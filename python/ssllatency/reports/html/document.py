@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ssllatency import __version__
-from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.handshakes import PHASES, Group, Part, Role
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from ssllatency.model.arithmetic import by_function
+from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Snapshot
 from ssllatency.model.statistics.comparison import Comparison

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part, whole_part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison

@@ -22,7 +22,7 @@ def page(recording: Recording, before: Recording | None = None, comparison: Comp
     `comparison` is theirs where the caller has made it already.
 
     Raises SsllatencyError where a library that it is drawn with isn't installed, and where the recording's measurements can't
-    be added up (model.arithmetic.merge).
+    be added up (model.arithmetic.snapshots.merge).
     """
     # It logs the folders that it creates and the fonts that it looks for, from the moment that it is imported.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)

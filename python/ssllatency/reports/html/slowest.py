@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.model.handshake_arithmetic import client_wait_ns
+from ssllatency.model.arithmetic.handshakes import client_wait_ns
 from ssllatency.model.handshakes import Handshakes, Role
 from ssllatency.reports.html.blocks import Figure, Section, Tabular
 from ssllatency.reports.html.plots.bars import Bar, bars

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.client import ClientReport, Connections
-from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.words.units import capitalized, counted, seconds, share

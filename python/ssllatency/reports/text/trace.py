@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, by_function
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful

@@ -9,12 +9,11 @@ each with a way out behind it, of which the runtime uses one. Where the stack po
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from ssllatency.code.boundaries import boundaries
-from ssllatency.code.flow import MAX_EDGES, MAX_INSTRUCTIONS, Code, Graph, Unplannable
+from ssllatency.code.flow import MAX_EDGES, MAX_INSTRUCTIONS, Code, Graph, Unplannable, frames_from
 from ssllatency.code.machine import CALLS, Flow, Frame, Instruction
 from ssllatency.code.values import signed
 from ssllatency.elf.image import Function
@@ -103,7 +102,7 @@ class _Builder:
         entry, _ = self._own
         roots = [entry, *self._depths.recoveries]
         self._explore(roots)
-        frames = self._frames(roots)
+        frames = frames_from(self._starts(roots), self._nodes, self._successors)
         functions = dict.fromkeys(self._nodes, self._own)
         stack_pointer = self._code.machine.stack_pointer
         return Graph(entry, self._own, self._nodes, self._successors, functions, self._uncovered, frames, stack_pointer)
@@ -155,23 +154,9 @@ class _Builder:
             raise Unplannable(f"it runs off its end at {instruction.end:#x}")
         return []
 
-    def _frames(self, roots: list[int]) -> dict[int, Frame]:
-        """The frame before each instruction; where two paths to it disagree, the value is unknown."""
+    def _starts(self, roots: list[int]) -> dict[int, Frame]:
+        """The frames before the entry, and where the function goes on after a recovered panic."""
         stack_pointer = self._code.machine.stack_pointer
-        frames: dict[int, Frame] = {roots[0]: {stack_pointer: 0}}
-        for root in roots[1:]:
-            depth = self._depths.at(root)
-            frames[root] = {} if depth is None else {stack_pointer: depth}
-        work = deque(roots)
-        while work:
-            address = work.popleft()
-            after = self._nodes[address].frame(frames[address])
-            for successor in self._successors[address]:
-                earlier = frames.get(successor)
-                joined = (
-                    after if earlier is None else {name: value for name, value in earlier.items() if after.get(name) == value}
-                )
-                if earlier is None or len(joined) != len(earlier):
-                    frames[successor] = joined
-                    work.append(successor)
-        return frames
+        depths = {root: self._depths.at(root) for root in roots[1:]}
+        known: dict[int, Frame] = {root: {} if depth is None else {stack_pointer: depth} for root, depth in depths.items()}
+        return {roots[0]: {stack_pointer: 0}, **known}

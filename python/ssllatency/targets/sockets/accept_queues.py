@@ -10,9 +10,7 @@ as the namespace's go.
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -22,8 +20,9 @@ from pathlib import Path
 
 from ssllatency.accept_queue import CLOSED, AcceptQueue, AcceptQueueReading, Place, summed
 from ssllatency.targets.processes import PROC
-from ssllatency.targets.sockets.listening import inodes_of, whole_table
-from ssllatency.targets.sockets.namespace_total import ASK_AGAIN_S, MOST_DESCRIPTORS, NamespaceTotal
+from ssllatency.targets.sockets.holders import Holders
+from ssllatency.targets.sockets.listening import whole_table
+from ssllatency.targets.sockets.namespace_total import NamespaceTotal
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listen_overflows, listening_sockets
 
 _MOST = 4096  # addresses with drops: those of more, once nobody listens there, are told together
@@ -35,19 +34,17 @@ class _Namespace:
     """A network namespace. `first`: its ListenOverflows when it was first looked at. `seen`: the drops of each socket by its
     cookie. `told`: the overflows by place; `left`: drops of the last reading that weren't told, as ListenOverflows may have
     been read a moment before them. `untold`: overflows of which it isn't known whether they are the processes', as the
-    descriptors of some, `hidden`, may not be read."""
+    descriptors of some may not be read."""
 
     first: int
     is_new: bool = True
     seen: dict[int, int] = field(default_factory=dict)
     owned: set[int] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)
-    asked_s: float = -math.inf
+    holders: Holders = field(default_factory=Holders)
     told: Counter[Place] = field(default_factory=Counter)
     left: Counter[Place] = field(default_factory=Counter)
     limits: dict[Place, int] = field(default_factory=dict)
     untold: int = 0
-    hidden: set[int] = field(default_factory=set)
 
     def take(self, sockets: Collection[ListeningSocket], overflows: int, pids: Collection[int], proc: Path) -> None:
         """The next reading."""
@@ -61,7 +58,7 @@ class _Namespace:
                 before = self.seen.get(one.cookie, one.drops if self.is_new else 0)
                 drops[one.port, one.address] += (one.drops - before) % 2**32
         self._tell(drops, overflows - self.first)
-        if self.hidden:
+        if self.holders.hidden:
             self.untold = max(self.untold, overflows - self.first - self.told.total())
         # Those whose owners are asked for later count from their beginning then.
         self.seen = {one.cookie: one.drops for one in sockets if one.cookie not in fresh or one.cookie in self.owned}
@@ -83,24 +80,10 @@ class _Namespace:
         self.told = +self.told
 
     def _ask(self, sockets: Collection[ListeningSocket], pids: Collection[int], proc: Path, *, again: bool) -> bool:
-        """Finds out which of the sockets are the processes'; whether all were asked. Each is asked when it comes, and `again`
-        only now and then, as others may open sockets all the time."""
-        now = time.monotonic()
-        if again and now >= self.asked_s + ASK_AGAIN_S:
-            self.asked.clear()
-            self.asked_s = now
-        inodes, all_asked = set[str](), not again or not self.asked
-        for pid in set(pids) - self.asked:
-            with suppress(OSError):
-                try:
-                    inodes |= inodes_of(pid, MOST_DESCRIPTORS, proc)
-                    self.hidden.discard(pid)
-                except PermissionError:
-                    self.hidden.add(pid)
-        self.asked = set(pids)
-        self.hidden &= self.asked
+        """Finds out which of the sockets are the processes'; whether all were asked that had to be."""
+        inodes, all_asked = self.holders.ask(pids, proc, again=again)
         self.owned |= {one.cookie for one in sockets if one.inode in inodes}
-        return all_asked
+        return all_asked or not again
 
     @property
     def queues(self) -> Iterator[AcceptQueue]:

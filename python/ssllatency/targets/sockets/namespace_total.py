@@ -10,19 +10,14 @@ isn't seen.
 
 from __future__ import annotations
 
-import math
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ssllatency.accept_queue import TOGETHER, AcceptQueue, Place
-from ssllatency.targets.sockets.listening import Listener, inodes_of
-
-MOST_DESCRIPTORS = 1024  # of a process: servers open the sockets on which they listen first
-ASK_AGAIN_S = 10.0  # a process whether it holds one of the sockets that have come
+from ssllatency.targets.sockets.holders import Holders
+from ssllatency.targets.sockets.listening import Listener
 
 
 @dataclass
@@ -36,41 +31,23 @@ class NamespaceTotal:
     _places: set[Place] = field(default_factory=set)
     _is_theirs: bool = True  # as of the last reading: no other socket is there
     _owned: set[str] = field(default_factory=set)
-    _asked: set[int] = field(default_factory=set)
-    _hidden: set[int] = field(default_factory=set)
-    _again_s: float = -math.inf
+    _holders: Holders = field(default_factory=Holders)
 
     def take(self, table: Mapping[str, Listener] | None, overflows: int, pids: Collection[int], proc: Path) -> None:
         """The next reading. `table`: the sockets that listen, by inode number; None where those are too many."""
         grown, self.last = max(0, overflows - self.last), overflows
-        self._ask(frozenset(table or ()), pids, proc)
-        theirs = table is not None and not self._hidden and self._owned == table.keys()
+        there = set(table or ())
+        self._owned &= there
+        self._owned |= self._holders.ask(pids, proc, again=self._owned != there)[0] & there
+        theirs = table is not None and not self._holders.hidden and self._owned == table.keys()
         places = {(table[inode].port, table[inode].address) for inode in self._owned} if table else set[Place]()
         if grown and theirs and self._is_theirs:
             both = places | self._places
             if both:
                 self._told[next(iter(both)) if len(both) == 1 else TOGETHER] += grown
-        elif grown and (places or self._places or self._hidden or table is None):
+        elif grown and (places or self._places or self._holders.hidden or table is None):
             self.untold += grown
         self._places, self._is_theirs = places, theirs
-
-    def _ask(self, inodes: frozenset[str], pids: Collection[int], proc: Path) -> None:
-        """Finds out which of the sockets are the processes'. Each is asked when it comes, and again only now and then, as
-        others may open sockets all the time."""
-        now = time.monotonic()
-        self._owned &= inodes
-        if self._asked and inodes - self._owned and now >= self._again_s:
-            self._asked.clear()
-            self._again_s = now + ASK_AGAIN_S
-        for pid in set(pids) - self._asked:
-            with suppress(OSError):
-                try:
-                    self._owned |= inodes_of(pid, MOST_DESCRIPTORS, proc) & inodes
-                    self._hidden.discard(pid)
-                except PermissionError:
-                    self._hidden.add(pid)
-        self._asked = set(pids)
-        self._hidden &= self._asked
 
     @property
     def queues(self) -> Iterator[AcceptQueue]:

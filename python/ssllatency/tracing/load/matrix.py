@@ -25,7 +25,7 @@ from ssllatency.load.matrix.servers import process as servers
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools.choice import TOOLS, report_of, version_of
-from ssllatency.model.arithmetic import difference
+from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show, tell

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from ssllatency import __version__
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import difference
+from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.live.ended import folded
 from ssllatency.model.live.reading import Reading
 from ssllatency.model.snapshot import Snapshot

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ssllatency.model.arithmetic import by_function
-from ssllatency.model.handshake_arithmetic import add_times, total
+from ssllatency.model.arithmetic.handshakes import add_times, total
+from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import (
     BEFORE,
     CLIENT_WAIT_PARTS,

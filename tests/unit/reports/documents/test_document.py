@@ -17,7 +17,7 @@ from tests.unit.reports.documents.changes import JSON, assert_refused, assert_re
 from tests.unit.reports.report_samples import LIBCRYPTO, LIBSSL, busy, idle, processes, series_of, snapshot_of, spread, troubled
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import by_function
+from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json

@@ -15,8 +15,8 @@ from tests.unit.reports.html.html_samples import RECORDINGS, alone, at, served
 from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_of
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import by_function
-from ssllatency.model.handshake_arithmetic import client_wait_ns, total
+from ssllatency.model.arithmetic.handshakes import client_wait_ns, total
+from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot, Target

@@ -14,7 +14,7 @@ from tests.measured.recordings import recording_of
 from tests.unit.reports.handshake_samples import distant, failing, near, offloaded
 from tests.unit.reports.report_samples import busy, processes, series_of, snapshot_of, spread, troubled
 
-from ssllatency.model.arithmetic import merge
+from ssllatency.model.arithmetic.snapshots import merge
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.statistics.compare import compare

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.reports.handshake_samples import near as snapshot_with_handshakes
 from tests.unit.reports.report_samples import GOLDEN, REPORTS, busy, idle, series_of, snapshot_of, spread, troubled
 
-from ssllatency.model.arithmetic import by_function
+from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series, Target
 from ssllatency.reports.text.frame import heading

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.accept_queue import AcceptQueue, AcceptQueueReading
-from ssllatency.targets.sockets import accept_queues, sock_diag
+from ssllatency.targets.sockets import accept_queues, holders, sock_diag
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listening_sockets
 
@@ -153,7 +153,7 @@ def test_overflows_may_be_of_processes_whose_descriptors_may_not_be_read(monkeyp
     def refuse(*_: object) -> set[str]:
         raise PermissionError
 
-    monkeypatch.setattr(accept_queues, "inodes_of", refuse)
+    monkeypatch.setattr(holders, "inodes_of", refuse)
     with full() as listening:
         queues = AcceptQueues()
         assert queues.read(OURS) == AcceptQueueReading((), 0)

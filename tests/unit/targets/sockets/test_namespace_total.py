@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.accept_queue import TOGETHER, AcceptQueue
-from ssllatency.targets.sockets import namespace_total
+from ssllatency.targets.sockets import holders
 from ssllatency.targets.sockets.listening import Listener, whole_table
 from ssllatency.targets.sockets.namespace_total import NamespaceTotal
 from ssllatency.targets.sockets.sock_diag import listen_overflows
@@ -164,7 +164,7 @@ def test_a_socket_of_a_process_that_came_later_is_theirs(tmp_path: Path) -> None
 
 def test_processes_are_asked_again_only_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(namespace_total, "inodes_of", lambda pid, *_: asked.append(pid) or {"1"})
+    monkeypatch.setattr(holders, "inodes_of", lambda pid, *_: asked.append(pid) or {"1"})
     namespace = NamespaceTotal(0)
     for number in range(20):
         namespace.take(sockets(WEB, *[STRANGER] * number), number, [OURS], tmp_path)
@@ -175,7 +175,7 @@ def test_descriptors_that_may_not_be_read_leave_it_unknown(tmp_path: Path, monke
     def refuse(*_: object) -> set[str]:
         raise PermissionError
 
-    monkeypatch.setattr(namespace_total, "inodes_of", refuse)
+    monkeypatch.setattr(holders, "inodes_of", refuse)
     namespace = NamespaceTotal(0)
     namespace.take(sockets(WEB), 0, [OURS], tmp_path)
     namespace.take(sockets(WEB), 4, [OURS], tmp_path)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ssllatency.model.handshake_arithmetic import client_wait_ns
+from ssllatency.model.arithmetic.handshakes import client_wait_ns
 from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, Role, Single
 from ssllatency.reports.words.handshakes import ADJECTIVES, labels_words
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, part_names

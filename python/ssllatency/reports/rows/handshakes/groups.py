@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ssllatency.model.handshake_arithmetic import add_groups
+from ssllatency.model.arithmetic.handshakes import add_groups
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, whole_part
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import label_heading, value_words

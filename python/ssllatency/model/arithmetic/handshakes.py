@@ -10,7 +10,7 @@ from itertools import chain
 
 from ssllatency.accept_queue import AcceptQueue, summed
 from ssllatency.errors import SsllatencyError
-from ssllatency.model import offload_arithmetic
+from ssllatency.model.arithmetic import offloads
 from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     EVERY,
@@ -129,7 +129,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         quotas=all(part.quotas for part in parts),
         exact_share=max((part.exact_share for part in parts if part.exact_share is not None), default=None),
         unknown_labels={label: why for part in reversed(parts) for label, why in part.unknown_labels.items()},
-        offload=offload_arithmetic.merge(*(part.offload for part in parts)),
+        offload=offloads.merge(*(part.offload for part in parts)),
         accept_queues=_queues_sum([part.accept_queues for part in parts if part.accept_queues is not None]),
         overflows_untold=sum(part.overflows_untold for part in parts),
     )
@@ -155,7 +155,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             slept=max(0, later.slept - earlier.slept),
             partial=max(0, later.partial - earlier.partial),
             bounded=max(0, later.bounded - earlier.bounded),
-            offload=offload_arithmetic.difference(later.offload, earlier.offload),
+            offload=offloads.difference(later.offload, earlier.offload),
             by_process={},
             accept_queues=_queues_since(later.accept_queues, earlier.accept_queues),
             overflows_untold=max(0, later.overflows_untold - earlier.overflows_untold),

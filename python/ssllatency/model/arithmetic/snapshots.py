@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model import cost, handshake_arithmetic
+from ssllatency.model import cost
+from ssllatency.model.arithmetic import handshakes as shakes
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, added_linear
 from ssllatency.model.keyed import gathered, listed, once
@@ -160,7 +161,7 @@ def _since(later: Series, earlier: Series | None) -> Series:
 
 def _handshakes_since(later: Handshakes | None, earlier: Handshakes | None) -> Handshakes | None:
     if later is not None and earlier is not None:
-        return handshake_arithmetic.difference(later, earlier)
+        return shakes.difference(later, earlier)
     if later is not earlier:
         raise SsllatencyError(_SOME_WITHOUT_HANDSHAKES.format("take the difference"))
     return None
@@ -174,8 +175,8 @@ def _handshakes_sum(measured: Sequence[Handshakes | None], *, by_process: bool) 
         # The duration would be that of all, the handshakes those of some.
         raise SsllatencyError(_SOME_WITHOUT_HANDSHAKES.format("merge"))
     if not by_process:
-        parts = [handshake_arithmetic.without(part, Label.PROCESS) for part in parts]
-    return handshake_arithmetic.merge(*parts)
+        parts = [shakes.without(part, Label.PROCESS) for part in parts]
+    return shakes.merge(*parts)
 
 
 def _not_one_trace(series: Series) -> SsllatencyError:
