@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each guest is booted once, when the first test asks what it found."""
+"""Each guest is booted once, when the first test asks what one found; as many run at the same time as there are processors."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,15 +40,26 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def booted(checkout: Path) -> Callable[[Plan], Ended]:
-    """Boots the guest of a plan; what it found."""
+def booted(checkout: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[Plan], Ended]]:
+    """What the guest of a plan found. All guests that this run asks for are booted; an emulated one takes one processor."""
+    asked = [plan for plan in CHOSEN if any(_parameters(item).get("plan") is plan for item in request.session.items)]
 
-    @functools.cache
     def boot(plan: Plan) -> Ended:
-        if not plan.kernel.release:
-            pytest.fail(f"there is no kernel {plan.kernel.name}: run tools/setup-kernels {plan.kernel.name}")
         ended = guests.boot(plan, checkout)
         guests.keep(plan, ended)
         return ended
 
-    return boot
+    pool = ThreadPoolExecutor(os.cpu_count())
+    running = {plan: pool.submit(boot, plan) for plan in asked if plan.kernel.release}
+
+    def wait_for(plan: Plan) -> Ended:
+        if plan not in running:
+            pytest.fail(f"there is no kernel {plan.kernel.name}: run tools/setup-kernels {plan.kernel.name}")
+        return running[plan].result()
+
+    yield wait_for
+    pool.shutdown(cancel_futures=True)
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
