@@ -33,6 +33,7 @@ int at_nothing_twice(struct pt_regs *ctx)
 /* Keeps the enums in the object's BTF, from which user space's side of the ABI is generated. */
 const enum ssll_geometry *ssll_geometry_btf __attribute__((unused));
 const enum ssll_convention *ssll_convention_btf __attribute__((unused));
+const enum ssll_returns *ssll_returns_btf __attribute__((unused));
 const enum ssll_outcome *ssll_outcome_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_side *ssll_side_btf __attribute__((unused));

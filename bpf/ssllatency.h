@@ -22,8 +22,18 @@ enum ssll_geometry {
 };
 
 /*
- * What a return value means. After the SSL_* ones that did not succeed the reason is looked for (rwstate, the BIO's flags);
- * the others only fail.
+ * How the functions of a stack tell that they failed. What its functions return when they succeed depends on what they do, as
+ * enum ssll_convention says for each.
+ */
+enum ssll_returns {
+	SSLL_RETURNS_OPENSSL = 0,        /* in a way of each function's own: enum ssll_convention alone tells it */
+	SSLL_RETURNS_NEGATIVE_ERROR = 1, /* int; < 0 the error's code; 0 success, of SSLL_SSL_IO the peer has closed */
+	SSLL_RETURNS_GO_ERROR = 2,       /* word of an interface: 0 no error, whatever else is returned */
+};
+
+/*
+ * What a function does, and with SSLL_RETURNS_OPENSSL what its return value means. After the SSL_* ones that did not succeed
+ * the reason is looked for (rwstate, the BIO's flags); the others only fail.
  */
 enum ssll_convention {
 	SSLL_SSL_HANDSHAKE = 1, /* int; 1 success */
@@ -95,6 +105,7 @@ enum ssll_cookie {
 	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
 	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
 	SSLL_COOKIE_TIER = 60,      /* 2 bits: enum ssll_tier */
+	SSLL_COOKIE_RETURNS = 62,   /* 2 bits: enum ssll_returns */
 };
 
 /* Functions that are watched in windows together where tracing would cost too much, the first of them first. */

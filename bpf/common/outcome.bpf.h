@@ -3,6 +3,7 @@
 #ifndef OUTCOME_BPF_H
 #define OUTCOME_BPF_H
 
+#include "common/registers.bpf.h"
 #include "stacks/stacks.bpf.h"
 
 /*
@@ -16,7 +17,8 @@ static __always_inline bool lanes_succeeded(__u32 status)
 	return (status & ~(unused * 15)) == 0;
 }
 
-static __always_inline bool succeeded(__u32 convention, __u64 returned)
+/* By the convention of OpenSSL's function. */
+static __always_inline bool succeeded_as_openssl(__u32 convention, __u64 returned)
 {
 	__s32 number = (__s32)returned;
 
@@ -37,6 +39,21 @@ static __always_inline bool succeeded(__u32 convention, __u64 returned)
 		return lanes_succeeded(returned);
 	}
 	return true;
+}
+
+/* Whether a call of the function with this cookie did its work. */
+static __always_inline bool succeeded(__u64 cookie, __u64 returned)
+{
+	__u32 convention = field(cookie, SSLL_COOKIE_CONVENTION, 4);
+	__s32 number = (__s32)returned;
+
+	switch (field(cookie, SSLL_COOKIE_RETURNS, 2)) {
+	case SSLL_RETURNS_OPENSSL:
+		return succeeded_as_openssl(convention, returned);
+	case SSLL_RETURNS_GO_ERROR:
+		return !returned;
+	}
+	return convention == SSLL_SSL_IO ? number > 0 : number >= 0;
 }
 
 #endif

@@ -207,7 +207,7 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
 	if (thread && thread->ssl)
 		lose_away(thread);
-	return continue_or_finish(handshake, ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), value, now);
+	return continue_or_finish(handshake, ssl, cookie, value, now);
 }
 
 /* SSL_free of an SSL whose handshake hasn't ended. */

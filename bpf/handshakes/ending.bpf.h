@@ -170,12 +170,12 @@ static __always_inline bool read_wanted_side(__u64 ssl, const struct ssll_layout
  * that sends early data. BoringSSL shows no state, but is in a handshake until then. Where neither is shown, a call that makes
  * nothing but the handshake tells it.
  */
-static __always_inline bool is_complete(__u64 ssl, __u32 convention, __u64 value, const struct ssll_layout *layout)
+static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool success, const struct ssll_layout *layout)
 {
 	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
 	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init))
-		return convention == SSLL_SSL_HANDSHAKE && (__s32)value == 1;
+		return convention == SSLL_SSL_HANDSHAKE && success;
 	read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached);
 	return !in_init && reached == OPENSSL_STATE_OK;
 }
@@ -204,12 +204,18 @@ static __always_inline __u8 part_of_wait(__u32 reason)
 	return SSLL_PART_WAIT_UNKNOWN;
 }
 
+/* Not inlined, so that what comes after it is there once. */
+static __noinline bool has_succeeded(__u64 cookie, __u64 value)
+{
+	return succeeded(cookie, value);
+}
+
 /* Not inlined: the verifier looks at it once, instead of after each way through the call that came back. */
-__noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, __u32 convention, __u64 value, __u64 now)
+__noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, __u64 cookie, __u64 value, __u64 now)
 {
 	struct ssll_layout *layout = handshake ? layout_of(handshake->library) : NULL;
 	struct verdict verdict;
-	bool server = true;
+	bool server = true, success = has_succeeded(cookie, value);
 
 	if (!handshake || !layout)
 		return 0;
@@ -217,11 +223,11 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		close_handshake(ssl, this_process());
 		return 0;
 	}
-	if (is_complete(ssl, convention, value, layout)) {
+	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, layout)) {
 		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_REASON_NONE, server, true, now);
 		return 0;
 	}
-	if (succeeded(convention, value)) { /* early data: the application goes on, and comes back */
+	if (success) { /* early data: the application goes on, and comes back */
 		keep_endpoint(ssl, layout, server);
 		handshake->waiting = SSLL_PART_WAIT_APPLICATION;
 		return 0;

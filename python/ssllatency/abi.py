@@ -55,6 +55,7 @@ class Cookie(IntEnum):
     TAKEN = 52
     OTHER = 56
     TIER = 60
+    RETURNS = 62
 
 
 class Ending(IntEnum):
@@ -308,6 +309,12 @@ class Reason(IntEnum):
     WANT_RENEGOTIATE = 24
     HANDSHAKE_HINTS_READY = 25
     NONE = 31
+
+
+class Returns(IntEnum):
+    OPENSSL = 0
+    NEGATIVE_ERROR = 1
+    GO_ERROR = 2
 
 
 class Shared(IntEnum):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ssllatency.abi import Convention
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Flow, Instruction
 from ssllatency.code.values import signed
@@ -15,11 +14,6 @@ _MOST_STATES = 500  # instructions, each with where the value is, that are looke
 
 # The register that holds the value, or the value itself where only that constant is returned.
 Value = str | int
-
-
-def value_bits(convention: Convention) -> int:
-    """How many bits of the return value count."""
-    return 64 if convention is Convention.POINTER else 32
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ssllatency import abi
-from ssllatency.abi import Convention
+from ssllatency.abi import Convention, Returns
 
 
 class Tier(IntEnum):
@@ -37,6 +37,44 @@ class ProviderSlot:
 
 
 @dataclass(frozen=True)
+class ReturnValue:
+    """What a function's return value means, by what the function does and by how its stack tells errors."""
+
+    convention: Convention = Convention.ONE
+    returns: Returns = Returns.OPENSSL
+
+    @property
+    def bits(self) -> int:
+        """How many bits of it count."""
+        return 64 if self.returns is Returns.GO_ERROR or self.convention is Convention.POINTER else 32
+
+    def is_success(self, returned: int) -> bool:
+        """Whether a call that returned this has done its work (`succeeded` in bpf/common/outcome.bpf.h says the same)."""
+        match self.returns:
+            case Returns.NEGATIVE_ERROR:
+                return returned > 0 if self.convention is Convention.SSL_IO else returned >= 0
+            case Returns.GO_ERROR:
+                return returned == 0
+        return _is_success_of_openssl(self.convention, returned)
+
+
+def _is_success_of_openssl(convention: Convention, returned: int) -> bool:
+    match convention:
+        case Convention.SSL_HANDSHAKE | Convention.ONE:
+            return returned == 1
+        case Convention.SSL_IO | Convention.SSL_EX | Convention.POSITIVE:
+            return returned > 0
+        case Convention.SSL_SHUTDOWN | Convention.LENGTH:
+            return returned >= 0
+        case Convention.POINTER:
+            return returned != 0
+        case Convention.MBX8:
+            unused = (returned & 0x22222222) >> 1
+            return returned & 0xFFFFFFFF & ~(unused * 15) == 0
+    return True
+
+
+@dataclass(frozen=True)
 class Operation:
     """One row of the catalogue.
 
@@ -47,7 +85,7 @@ class Operation:
     worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
     timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL, and an error that is raised says
     why a call fails). `callers_of`: the operation is every function of the library's that calls this one of another file.
-    `tier`: with which others it is watched in windows.
+    `tier`: with which others it is watched in windows. `returns`: how it tells errors.
     """
 
     name: str
@@ -63,3 +101,9 @@ class Operation:
     length_argument: int | None = None
     callers_of: str = ""
     tier: Tier = Tier.BELOW
+    returns: Returns = Returns.OPENSSL
+
+    @property
+    def return_value(self) -> ReturnValue:
+        """What its return value means."""
+        return ReturnValue(self.convention, self.returns)

@@ -35,6 +35,8 @@ DEFECTS = [
     ("verdicts", "stacks/connection.bpf.h", "library->holder >= 0 && ", "0 && "),
     ("verdicts", "stacks/connection.bpf.h", "(bio + library->bio_flags)", "(bio)"),
     ("verdicts", "common/outcome.bpf.h", "return number >= 0;", "return number > 0;"),
+    ("verdicts", "common/outcome.bpf.h", "number > 0 : number >= 0;", "number >= 0 : number >= 0;"),
+    ("verdicts", "common/outcome.bpf.h", "return !returned;", "return !number;"),
     ("verdicts", "common/outcome.bpf.h", "(status & 0x22222222U) >> 1", "status & 0x22222222U"),
     ("labels", "labels/paths.bpf.h", "if (step + 1 >= path->length)", "if (step >= path->length)"),
     ("labels", "labels/paths.bpf.h", "(value, 2, (void *)at)", "(value, 4, (void *)at)"),

@@ -230,9 +230,13 @@ static void judge_connections(long number, long told[VERDICTS])
 	}
 }
 
-/* What openssl/ssl.h says that a function of this convention returns. */
-static bool expected_success(__u32 convention, __s32 number, __u64 returned)
+/* What a function returns that tells its errors so: openssl/ssl.h, GnuTLS's manual, Go's language specification. */
+static bool expected_success(__u32 returns, __u32 convention, __s32 number, __u64 returned)
 {
+	if (returns == SSLL_RETURNS_NEGATIVE_ERROR)
+		return number > -1 && (convention != SSLL_SSL_IO || number);
+	if (returns == SSLL_RETURNS_GO_ERROR)
+		return returned == 0;
 	if (convention == SSLL_SSL_HANDSHAKE || convention == SSLL_ONE)
 		return number == 1;
 	if (convention == SSLL_SSL_IO || convention == SSLL_SSL_EX || convention == SSLL_POSITIVE)
@@ -258,11 +262,13 @@ static void judge_returns(long number)
 
 	for (long i = 0; i < number; i++) {
 		__u64 returned = once_in(2) ? often[any(8)] : any_word();
-		__u32 convention = any(16);
+		__u64 convention = any(16), returns = any(3), cookie;
 
 		if (convention == SSLL_MBX8 && once_in(2))
 			returned &= 0x22222222U | 1U << any(32);
-		if (succeeded(convention, returned) != expected_success(convention, (__s32)returned, returned))
+		cookie = any_word() & ~(3ULL << SSLL_COOKIE_RETURNS | 15ULL << SSLL_COOKIE_CONVENTION);
+		cookie |= returns << SSLL_COOKIE_RETURNS | convention << SSLL_COOKIE_CONVENTION;
+		if (succeeded(cookie, returned) != expected_success(returns, convention, (__s32)returned, returned))
 			differ("success by convention", convention, returned);
 	}
 }

@@ -82,6 +82,7 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int, *, win
         abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
         abi.Cookie.TIER: operation.tier,
+        abi.Cookie.RETURNS: operation.returns,
     }
     return packed(fields)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ssllatency.abi import Convention, Outcome, Reason
+from ssllatency.abi import Convention, Outcome, Reason, Returns
 from ssllatency.engines.base import Side
 from ssllatency.probes.plan import SslOffsets
 from ssllatency.stacks.base import Codes
+from ssllatency.stacks.operation import ReturnValue
 
 Lines = list[str]
 Emit = Callable[[Outcome, Reason], str]
@@ -30,9 +31,14 @@ _SUCCESS = {
 _QUIC = "(*(int32*)uptr($ssl) & 0x80) != 0"
 
 
-def succeeded(convention: Convention) -> str:
+def succeeded(value: ReturnValue) -> str:
     """The condition under which a call did its work; "" where every call does."""
-    return _SUCCESS.get(convention, "")
+    match value.returns:
+        case Returns.NEGATIVE_ERROR:
+            return "$value > 0" if value.convention is Convention.SSL_IO else "$value >= 0"
+        case Returns.GO_ERROR:
+            return "$raw == 0"
+    return _SUCCESS.get(value.convention, "")
 
 
 def sides(role: Side, offsets: SslOffsets) -> Lines:

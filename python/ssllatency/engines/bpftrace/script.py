@@ -159,7 +159,7 @@ class _Call:
 
     def _record(self) -> Lines:
         name = self.operation.name
-        success = bpftrace_judge.succeeded(self.operation.convention)
+        success = bpftrace_judge.succeeded(self.operation.return_value)
         lines = ["$outcome = 0;", f"$reason = {Reason.NONE.value};"]
         if success:
             lines += [f"if (!({success})) {{", *self._unsuccessful(name), "}"]

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ssllatency.abi import Convention
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow
-from ssllatency.code.return_values import ExitValues, Value, return_values, value_bits
-from ssllatency.probes.catalogue import succeeds
+from ssllatency.code.return_values import ExitValues, Value, return_values
 from ssllatency.probes.sites.branches import endings, run_once, settled, topological_order
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
 from ssllatency.probes.sites.entry import Site, head_until, site_cost, site_delta
+from ssllatency.stacks.operation import ReturnValue
 
 # A single-stepped site costs ten times an emulated one on every call, while more sites only cost at attaching: so a cut takes
 # any number of emulated sites before a single-stepped one.
@@ -28,6 +27,7 @@ _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}
 
 MAX_EXITS = 256
 MAX_TAIL = 2_000  # instructions; a larger tail is left by its `ret`s
+_ONE = ReturnValue()
 _SOURCE: Point = ("source", 0)
 _SINK: Point = ("sink", 0)
 
@@ -43,13 +43,13 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses the exit sites of one operation. `result` is the machine's result register; `convention` says what is returned;
+    """Chooses the exit sites of one operation. `result` is the machine's result register; `meaning` says what is returned;
     `branches`: whether that may be told by the direction of a branch, or be known as a constant."""
 
     graph: Graph
     emulation: Emulation
     result: str
-    convention: Convention = Convention.ONE
+    meaning: ReturnValue = _ONE
     branches: bool = True
 
     def sites(self, entry: int, *, only_returns: bool = False) -> list[Site]:
@@ -57,7 +57,7 @@ class Chooser:
         themselves. Unplannable with the reason where a way out can't be covered."""
         for reason in self.graph.uncovered.values():
             raise Unplannable(reason)
-        values = return_values(self.graph, tail(self.graph), self.result, value_bits(self.convention))
+        values = return_values(self.graph, tail(self.graph), self.result, self.meaning.bits)
         if not values:
             raise Unplannable("it never returns")
         only_returns = only_returns or len(values) > MAX_TAIL
@@ -97,7 +97,7 @@ class Chooser:
 
     def _fails(self, ending: ExitValues) -> bool:
         values = {ending.taken, ending.other} - {None}
-        return all(isinstance(value, int) and not succeeds(self.convention, value) for value in values)
+        return all(isinstance(value, int) and not self.meaning.is_success(value) for value in values)
 
     def _into(self, address: int, values: dict[int, Value | None]) -> list[_Candidate]:
         """The sites on a branch that is left in one direction only, one for each that leads into the tail. Not where only

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ssllatency.abi import Convention
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import Cost, Emulation, Machine
 from ssllatency.elf.image import Function, Image
@@ -24,7 +23,7 @@ from ssllatency.probes.sites.queries import without_size_queries
 from ssllatency.probes.sites.verify import problem
 from ssllatency.probes.sites.ways import Ways, probe
 from ssllatency.stacks.base import Tails
-from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.operation import Operation, ReturnValue
 
 _MOST_BRANCHES = 32  # sites that are left in one direction only; more of them are not worth it
 
@@ -78,22 +77,22 @@ class Planner:
         counted = self._counted(graph, operation)
         first = self._first(graph, entry, Role.ENTRY, operation)
         plans = [
-            _plan(operation, function, graph, (first, *Ways(self.image, counted, exits, operation.convention).probes()))
-            for exits in self._exit_choices(counted, entry, operation.convention)
+            _plan(operation, function, graph, (first, *Ways(self.image, counted, exits, operation.return_value).probes()))
+            for exits in self._exit_choices(counted, entry, operation.return_value)
         ]
         return min(plans, key=lambda plan: (cost_ns(plan), failing_ns(plan), _dear(plan), len(plan.probes)))
 
-    def _exit_choices(self, graph: Graph, entry: Site, convention: Convention) -> list[list[Site]]:
+    def _exit_choices(self, graph: Graph, entry: Site, meaning: ReturnValue) -> list[list[Site]]:
         """The sets of exit sites that may be the cheapest, of which the check approves: with branches that tell the value, and
         without them; only where there is neither, the `ret`s themselves. Unplannable with what is wrong with these."""
         choices = []
         if self.branch_exits:
-            exits = self._chooser(graph, convention, branches=True).sites(entry.address)
+            exits = self._chooser(graph, meaning, branches=True).sites(entry.address)
             if not self._problem(graph, entry, exits) and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
                 choices.append(exits)
                 if all(settled(site.ending, branches=False) for site in exits):
                     return choices  # without branches it would be no cheaper
-        chooser = self._chooser(graph, convention, branches=False)
+        chooser = self._chooser(graph, meaning, branches=False)
         exits = chooser.sites(entry.address)
         if not self._problem(graph, entry, exits):
             choices.append(exits)
@@ -105,8 +104,8 @@ class Planner:
             raise Unplannable(wrong)
         return [returns]
 
-    def _chooser(self, graph: Graph, convention: Convention, *, branches: bool) -> Chooser:
-        return Chooser(graph, self.emulation, self.machine.result_register, convention, branches)
+    def _chooser(self, graph: Graph, meaning: ReturnValue, *, branches: bool) -> Chooser:
+        return Chooser(graph, self.emulation, self.machine.result_register, meaning, branches)
 
     def _problem(self, graph: Graph, entry: Site, exits: Sequence[Site]) -> str:
         return problem(graph, entry, exits, self.machine.result_register)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ssllatency.abi import Convention
 from ssllatency.code.flow import Graph, reachable
-from ssllatency.code.return_values import constants, value_bits
+from ssllatency.code.return_values import constants
 from ssllatency.elf.image import Image
-from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.plan import Leaving, Probe, Role
 from ssllatency.probes.sites.entry import Site
+from ssllatency.stacks.operation import ReturnValue
 
 
 def probe(image: Image, graph: Graph, site: Site, role: Role) -> Probe:
@@ -36,7 +35,7 @@ class Ways:
     image: Image
     graph: Graph
     exits: Sequence[Site]
-    convention: Convention
+    meaning: ReturnValue
 
     def probes(self) -> list[Probe]:
         """The exit sites as probes."""
@@ -58,10 +57,9 @@ class Ways:
 
     def _fails(self, site: Site) -> bool:
         """Whether all that may be returned there are constants of failed calls."""
-        bits = value_bits(self.convention)
         for value in (site.ending.taken, site.ending.other):
-            possible = constants(self.graph, site.address, value, bits) if value is not None else set()
-            if possible is None or any(succeeds(self.convention, constant) for constant in possible):
+            possible = constants(self.graph, site.address, value, self.meaning.bits) if value is not None else set()
+            if possible is None or any(self.meaning.is_success(constant) for constant in possible):
                 return False
         return True
 

@@ -17,7 +17,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
-from ssllatency.abi import Convention, Outcome, Reason
+from ssllatency.abi import Convention, Outcome, Reason, Returns
 from ssllatency.code.machine import Cost
 from ssllatency.engines.base import LinearRange, Side, TracedImage
 from ssllatency.engines.bpftrace import judge as bpftrace_judge
@@ -33,6 +33,7 @@ from ssllatency.model.histogram import UNDERFLOW, LinearHistogram, counted_bucke
 from ssllatency.model.snapshot import Outcome as Word
 from ssllatency.probes.plan import CodeRange, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
 from ssllatency.stacks.boringssl.stack import BoringSsl
+from ssllatency.stacks.operation import ReturnValue
 
 CONTENT = b"library"
 OFFSETS = SslOffsets(rwstate=40, server=56, rbio=16, wbio=24, shutdown=68, version=0, state=72, bio_flags=48)
@@ -163,7 +164,10 @@ def test_boringssl_s_own_codes_and_its_bit_of_the_side() -> None:
 
 
 def test_every_convention_has_its_condition() -> None:
-    assert {one for one in Convention if not bpftrace_judge.succeeded(one)} == {Convention.NONE}
+    assert {one for one in Convention if not bpftrace_judge.succeeded(ReturnValue(one))} == {Convention.NONE}
+    assert bpftrace_judge.succeeded(ReturnValue(Convention.SSL_HANDSHAKE, Returns.NEGATIVE_ERROR)) == "$value >= 0"
+    assert bpftrace_judge.succeeded(ReturnValue(Convention.SSL_IO, Returns.NEGATIVE_ERROR)) == "$value > 0"
+    assert bpftrace_judge.succeeded(ReturnValue(Convention.SSL_IO, Returns.GO_ERROR)) == "$raw == 0"
 
 
 # ---- Buckets: the statements of the script, run as Python ----

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from tests.fixtures.assembled import Assembled, function
 
-from ssllatency.abi import Convention
-from ssllatency.probes.catalogue import succeeds
+from ssllatency.abi import Convention, Returns
 from ssllatency.probes.costs import cost_ns, failing_ns
 from ssllatency.probes.plan import Leaving, OperationPlan, Probe, Role
+from ssllatency.stacks.operation import ReturnValue
 
 Assembler = Callable[[str], Assembled]
 
@@ -125,6 +125,8 @@ def test_no_call_pays_for_one_that_fails(assembled: Assembler) -> None:
     plan = code.plan()
     assert code.exits(plan) == ["at_r", "at_x"]
     assert (cost_ns(plan), failing_ns(plan)) == (1000, 5500)
+    plan = code.plan(returns=Returns.NEGATIVE_ERROR)  # where 0 is success, it is one of the ways out
+    assert (cost_ns(plan), failing_ns(plan)) == (1500, 1500)
 
 
 def test_an_engine_may_do_without_branches(assembled: Assembler) -> None:
@@ -189,7 +191,23 @@ def test_a_buffer_that_two_ways_bring_in_different_registers_isnt_known(assemble
     ],
 )
 def test_which_constants_are_success(convention: Convention, good: list[int], bad: list[int]) -> None:
-    assert [value for value in (*good, *bad) if succeeds(convention, value)] == good
+    assert [value for value in (*good, *bad) if ReturnValue(convention).is_success(value)] == good
+
+
+@pytest.mark.parametrize(
+    ("returns", "convention", "good", "bad"),
+    [
+        (Returns.NEGATIVE_ERROR, Convention.SSL_HANDSHAKE, [0, 1], [-1, -28]),
+        (Returns.NEGATIVE_ERROR, Convention.SSL_IO, [1, 11], [0, -28]),  # 0: the peer has closed
+        (Returns.NEGATIVE_ERROR, Convention.LENGTH, [0, 11], [-28]),
+        (Returns.GO_ERROR, Convention.SSL_HANDSHAKE, [0], [1, -1]),
+        (Returns.GO_ERROR, Convention.SSL_IO, [0], [1 << 32, -1]),
+    ],
+)
+def test_which_constants_are_success_where_errors_are_told_otherwise(
+    returns: Returns, convention: Convention, good: list[int], bad: list[int]
+) -> None:
+    assert [value for value in (*good, *bad) if ReturnValue(convention, returns).is_success(value)] == good
 
 
 @pytest.mark.parametrize(("prefix", "planned"), [("", ["at_x"]), (".byte 0x3e\n", ["at_q", "at_r"])])
