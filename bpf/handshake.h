@@ -475,7 +475,7 @@ struct ssll_cause_key {
 	__u16 state;
 	__u16 library;
 	__u8 ending;
-	__u8 reason; /* enum ssll_reason */
+	__u8 end; /* enum ssll_end */
 	__u8 alert;
 	__u8 sent;
 	__u32 tgid;

@@ -35,6 +35,8 @@ const enum ssll_geometry *ssll_geometry_btf __attribute__((unused));
 const enum ssll_convention *ssll_convention_btf __attribute__((unused));
 const enum ssll_returns *ssll_returns_btf __attribute__((unused));
 const enum ssll_outcome *ssll_outcome_btf __attribute__((unused));
+const enum ssll_wait *ssll_wait_btf __attribute__((unused));
+const enum ssll_end *ssll_end_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_side *ssll_side_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));

@@ -55,7 +55,32 @@ enum ssll_outcome {
 	SSLL_CLOSED = 3, /* the peer has closed in good order */
 };
 
-/* Why an SSL call did not succeed: SSL_ERROR_* of openssl/ssl.h, what OpenResty's patch adds, and BoringSSL's from 16 on. */
+/* What a call that is to be made again waits for, in words that all stacks share: what the kernel side decides by. */
+enum ssll_wait {
+	SSLL_WAIT_NONE = 0,        /* it has succeeded, or failed */
+	SSLL_WAIT_PEER = 1,        /* bytes of the peer's */
+	SSLL_WAIT_WINDOW = 2,      /* the peer taking bytes */
+	SSLL_WAIT_CONNECTION = 3,  /* what it reads from and writes to being connected, or accepting a connection */
+	SSLL_WAIT_OFFLOAD = 4,     /* an operation that is done elsewhere */
+	SSLL_WAIT_APPLICATION = 5, /* what one of the application's callbacks is still to say */
+	SSLL_WAIT_LOOKUP = 6,      /* a session or a certificate that the application looks up */
+	SSLL_WAIT_HANDSHAKE = 7,   /* the handshake going on in another way: anew, elsewhere, without early data */
+	SSLL_WAIT_UNKNOWN = 8,
+	SSLL_WAITS = 9,
+};
+
+/* How a call ended that neither succeeded nor is to be made again. */
+enum ssll_end {
+	SSLL_END_NONE = 0,      /* none did: a handshake was freed */
+	SSLL_END_ERROR = 1,     /* an error of the protocol or the library, or one that isn't known */
+	SSLL_END_TRANSPORT = 2, /* what it reads from and writes to has failed, or ended without a close_notify */
+	SSLL_END_CLOSED = 3,    /* by the peer, in good order */
+};
+
+/*
+ * The stacks' own names for why a call did not succeed, which people are shown; nothing is decided by them. From UNKNOWN on
+ * SSL_ERROR_* of openssl/ssl.h and what OpenResty's patch adds, BoringSSL's from 16 on.
+ */
 enum ssll_reason {
 	SSLL_REASON_UNKNOWN = 0,
 	SSLL_REASON_SSL = 1,

@@ -209,7 +209,7 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ended_call call = {
 	        .key = call_key(cookie, stack),
-	        .verdict = {SSLL_SUCCESS, SSLL_REASON_NONE},
+	        .verdict = success(),
 	        .ended_ns = bpf_ktime_get_ns(),
 	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
 	};
@@ -229,11 +229,11 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	if (field(cookie, SSLL_COOKIE_SSL, 1) && !is_on_wanted_side(start.ssl, call.key.tgid, read_again, library))
 		return 0;
 	if (!succeeded(cookie, call.returned)) {
-		call.verdict.outcome = SSLL_FAILURE;
+		call.verdict = failure(SSLL_END_ERROR, SSLL_REASON_NONE);
 		if (field(cookie, SSLL_COOKIE_SSL, 1))
 			call.verdict = judge_ssl(start.ssl, (__s32)call.returned, library);
-		if (call.verdict.reason == SSLL_REASON_SYSCALL && has_raised(start.began_ns))
-			call.verdict.reason = SSLL_REASON_SSL;
+		if (call.verdict.end == SSLL_END_TRANSPORT && has_raised(start.began_ns))
+			call.verdict = judge_raised();
 	}
 	call.duration_ns = call.ended_ns - start.began_ns;
 	call.library = index;

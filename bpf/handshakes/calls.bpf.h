@@ -237,7 +237,7 @@ static __always_inline int on_free(__u64 ssl)
 	look_who_left(handshake, ssl);
 	end_wait(handshake, ssl, now);
 	if (read_wanted_side(ssl, layout, &server))
-		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, false, now);
+		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_END_NONE, server, false, now);
 	else
 		close_handshake(ssl, this_process());
 	return 0;

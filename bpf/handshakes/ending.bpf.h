@@ -11,6 +11,7 @@
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
 #include "handshakes/tables.bpf.h"
+#include "handshakes/waits.bpf.h"
 #include "running/blocking.bpf.h"
 
 struct {
@@ -93,17 +94,17 @@ static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 s
 /* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
  * just come back. */
 static __always_inline void finish_handshake(
-        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, bool in_call, __u64 now)
+        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, enum ssll_end end, bool server, bool in_call, __u64 now)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
 	struct ssll_labels labels = {.ending = ending, .library = handshake->library};
 	__u32 tgid = this_process();
 	struct ssll_cause_key cause = {
-	        .error = ends_by_error(reason) ? handshake->error : 0,
+	        .error = end == SSLL_END_ERROR ? handshake->error : 0, /* others, the library has taken back */
 	        .state = SSLL_STATE_UNKNOWN,
 	        .library = handshake->library,
 	        .ending = ending,
-	        .reason = reason,
+	        .end = end,
 	        .alert = handshake->alert,
 	        .sent = !!(handshake->flags & SSLL_FLAG_ALERT_SENT),
 	        .peer = handshake->flags / SSLL_FLAG_PEER & (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED),
@@ -151,7 +152,7 @@ static __always_inline void finish_handshake(
 	if (handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL] >=
 	        *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
-	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && keeps_failing(&layout->library))
+	if (end != SSLL_END_NONE && keeps_failing(&layout->library))
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else
 		close_handshake(ssl, tgid);
@@ -180,30 +181,6 @@ static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool succes
 	return !in_init && reached == OPENSSL_STATE_OK;
 }
 
-static __always_inline __u8 part_of_wait(__u32 reason)
-{
-	switch (reason) {
-	case SSLL_REASON_WANT_READ:
-		return SSLL_PART_WAIT_PEER;
-	case SSLL_REASON_WANT_WRITE:
-		return SSLL_PART_WAIT_WINDOW;
-	case SSLL_REASON_WANT_ASYNC:
-	case SSLL_REASON_WANT_ASYNC_JOB:
-		return SSLL_PART_WAIT_OFFLOAD;
-	case SSLL_REASON_WANT_PRIVATE_KEY_OPERATION:
-	case SSLL_REASON_PENDING_SESSION:
-	case SSLL_REASON_PENDING_CERTIFICATE:
-	case SSLL_REASON_PENDING_TICKET:
-	case SSLL_REASON_WANT_CERTIFICATE_VERIFY:
-	case SSLL_REASON_WANT_X509_LOOKUP:
-	case SSLL_REASON_WANT_CLIENT_HELLO_CB:
-	case SSLL_REASON_WANT_RETRY_VERIFY:
-	case SSLL_REASON_WANT_SESSION_LOOKUP:
-		return SSLL_PART_WAIT_APPLICATION;
-	}
-	return SSLL_PART_WAIT_UNKNOWN;
-}
-
 /* Not inlined, so that what comes after it is there once. */
 static __noinline bool has_succeeded(__u64 cookie, __u64 value)
 {
@@ -224,7 +201,7 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		return 0;
 	}
 	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, layout)) {
-		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_REASON_NONE, server, true, now);
+		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_END_NONE, server, true, now);
 		return 0;
 	}
 	if (success) { /* early data: the application goes on, and comes back */
@@ -233,12 +210,10 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		return 0;
 	}
 	verdict = judge_ssl(ssl, (__s32)value, &layout->library);
-	/* Since OpenSSL 3.2 what isn't TLS at all leaves no mark in the state, as no alert is sent: only an error in the queue.
-	 */
-	if (verdict.reason == SSLL_REASON_SYSCALL && has_libssl_error(handshake))
-		verdict.reason = SSLL_REASON_SSL;
+	if (verdict.end == SSLL_END_TRANSPORT && has_libssl_error(handshake))
+		verdict = judge_raised();
 	if (verdict.outcome == SSLL_RETRY) {
-		handshake->waiting = part_of_wait(verdict.reason);
+		handshake->waiting = part_of_wait(verdict.wait);
 		if (is_transport(handshake->waiting))
 			transport_returns(handshake);
 		if (handshake->waiting == SSLL_PART_WAIT_PEER) {
@@ -250,8 +225,8 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		keep_endpoint(ssl, layout, server);
 		return 0;
 	}
-	finish_handshake(handshake, ssl, ends_by_error(verdict.reason) ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,
-	        verdict.reason, server, true, now);
+	finish_handshake(handshake, ssl, verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,
+	        verdict.end, server, true, now);
 	return 0;
 }
 

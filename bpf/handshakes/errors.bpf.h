@@ -59,12 +59,6 @@ static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
-/* A call that ends without a fatal error may have met others, which OpenSSL has taken back. */
-static __always_inline bool ends_by_error(__u8 reason)
-{
-	return reason != SSLL_REASON_NONE && reason != SSLL_REASON_SYSCALL && reason != SSLL_REASON_ZERO_RETURN;
-}
-
 /*
  * The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; OpenSSL's
  * tls1_alert_code).

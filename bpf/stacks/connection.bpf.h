@@ -1,21 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is read of a connection's SSL, by the layout of its library. */
+/* How a call on a connection may end, and what is read of the connection's SSL by the layout of its library. */
 #ifndef STACKS_CONNECTION_BPF_H
 #define STACKS_CONNECTION_BPF_H
 
 #include "ssllatency.h"
 #include <bpf/bpf_helpers.h>
 
+/* How a call ended. `reason` is the stack's own name for it. One word, so that each way to one takes one instruction. */
 struct verdict {
-	__u32 outcome;
-	__u32 reason;
+	__u32 outcome : 4; /* enum ssll_outcome */
+	__u32 wait : 4;    /* enum ssll_wait */
+	__u32 end : 4;     /* enum ssll_end */
+	__u32 reason : 20; /* enum ssll_reason */
 };
 
-static __always_inline struct verdict verdict_of(__u32 outcome, __u32 reason)
+static __always_inline struct verdict verdict_of(
+        enum ssll_outcome outcome, enum ssll_wait wait, enum ssll_end end, enum ssll_reason reason)
 {
-	struct verdict verdict = {outcome, reason};
+	struct verdict verdict = {outcome, wait, end, reason};
 
 	return verdict;
+}
+
+static __always_inline struct verdict success(void)
+{
+	return verdict_of(SSLL_SUCCESS, SSLL_WAIT_NONE, SSLL_END_NONE, SSLL_REASON_NONE);
+}
+
+static __always_inline struct verdict retry(enum ssll_wait wait, enum ssll_reason reason)
+{
+	return verdict_of(SSLL_RETRY, wait, SSLL_END_NONE, reason);
+}
+
+static __always_inline struct verdict failure(enum ssll_end end, enum ssll_reason reason)
+{
+	return verdict_of(SSLL_FAILURE, SSLL_WAIT_NONE, end, reason);
+}
+
+static __always_inline struct verdict closed(enum ssll_reason reason)
+{
+	return verdict_of(SSLL_CLOSED, SSLL_WAIT_NONE, SSLL_END_CLOSED, reason);
 }
 
 /* An int at `offset` of the object at `base`; false where the offset isn't known or the page isn't there. */

@@ -35,34 +35,38 @@ static __always_inline bool is_connection(__u64 ssl, const struct ssll_library *
 	return library->typed != 1 || (read_int(ssl, 0, &type) && !(type & OPENSSL_QUIC_OBJECT));
 }
 
-/* What the connection's BIO waits for, SSLL_REASON_NONE for nothing: rwstate stays at READING when the peer is gone. */
-static __always_inline __u32 read_bio_reason(__u64 ssl, bool reading, const struct ssll_library *library)
+/* Whether the connection's BIO waits for something, and what for: rwstate stays at READING when the peer is gone. */
+static __always_inline bool bio_waits(__u64 ssl, bool reading, const struct ssll_library *library, struct verdict *verdict)
 {
 	__s32 offset = reading ? library->rbio : library->wbio;
 	struct bio_wait wait = {};
 
 	if (!read_bio_wait(ssl, offset, library, &wait))
-		return SSLL_REASON_UNKNOWN;
-	if (wait.flags & OPENSSL_BIO_READ)
-		return SSLL_REASON_WANT_READ;
-	if (wait.flags & OPENSSL_BIO_WRITE)
-		return SSLL_REASON_WANT_WRITE;
-	if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_CONNECT)
-		return SSLL_REASON_WANT_CONNECT;
-	if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_ACCEPT)
-		return SSLL_REASON_WANT_ACCEPT;
-	return SSLL_REASON_NONE;
+		*verdict = retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	else if (wait.flags & OPENSSL_BIO_READ)
+		*verdict = retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
+	else if (wait.flags & OPENSSL_BIO_WRITE)
+		*verdict = retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE);
+	else if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_CONNECT)
+		*verdict = retry(SSLL_WAIT_CONNECTION, SSLL_REASON_WANT_CONNECT);
+	else if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_ACCEPT)
+		*verdict = retry(SSLL_WAIT_CONNECTION, SSLL_REASON_WANT_ACCEPT);
+	else
+		return false;
+	return true;
 }
 
 static __always_inline struct verdict judge_transport(__u64 ssl, bool reading, const struct ssll_library *library)
 {
-	__u32 reason = read_bio_reason(ssl, reading, library), state = 0;
+	struct verdict verdict;
+	__u32 state = 0;
 
-	if (reason != SSLL_REASON_NONE)
-		return verdict_of(SSLL_RETRY, reason);
+	if (bio_waits(ssl, reading, library, &verdict))
+		return verdict;
 	if (!read_int(ssl, library->state, &state))
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
-	return verdict_of(SSLL_FAILURE, state == OPENSSL_FLOW_ERROR ? SSLL_REASON_SSL : SSLL_REASON_SYSCALL);
+		return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
+	return state == OPENSSL_FLOW_ERROR ? failure(SSLL_END_ERROR, SSLL_REASON_SSL)
+	                                   : failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
 }
 
 /* Nothing is waited for: the peer has closed in good order, or an error lies in OpenSSL's queue. */
@@ -71,10 +75,10 @@ static __always_inline struct verdict judge_end(__u64 ssl, __s32 returned, const
 	__u32 shutdown = 0, state = 0;
 
 	if (!read_int(ssl, library->shutdown, &shutdown) || !read_int(ssl, library->state, &state))
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+		return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
 	if (state != OPENSSL_FLOW_ERROR && returned == 0 && (shutdown & OPENSSL_RECEIVED_SHUTDOWN))
-		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
-	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+		return closed(SSLL_REASON_ZERO_RETURN);
+	return failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
 static __always_inline struct verdict judge_openssl(
@@ -84,23 +88,23 @@ static __always_inline struct verdict judge_openssl(
 
 	/* An error in the queue goes before what the SSL waits for: a BIO may leave its flags as they were. */
 	if (read_int(ssl, library->state, &state) && state == OPENSSL_FLOW_ERROR)
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+		return failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 	switch (rwstate) {
 	case OPENSSL_READING:
 	case OPENSSL_WRITING:
 		return judge_transport(ssl, rwstate == OPENSSL_READING, library);
 	case OPENSSL_X509_LOOKUP:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
+		return retry(SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_X509_LOOKUP);
 	case OPENSSL_ASYNC_PAUSED:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ASYNC);
+		return retry(SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC);
 	case OPENSSL_ASYNC_NO_JOBS:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ASYNC_JOB);
+		return retry(SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC_JOB);
 	case OPENSSL_CLIENT_HELLO_CB:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_CLIENT_HELLO_CB);
+		return retry(SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_CLIENT_HELLO_CB);
 	case OPENSSL_RETRY_VERIFY:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_RETRY_VERIFY);
+		return retry(SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_RETRY_VERIFY);
 	case OPENRESTY_SESS_LOOKUP:
-		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_SESSION_LOOKUP);
+		return retry(SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_SESSION_LOOKUP);
 	}
 	return judge_end(ssl, returned, library);
 }

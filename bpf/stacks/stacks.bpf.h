@@ -13,13 +13,22 @@ static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const
 	__u32 rwstate = 0;
 
 	if (!ssl || !is_connection(ssl, library) || !read_rwstate(ssl, library, &rwstate))
-		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+		return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 	switch (library->stack) {
 	case SSLL_STACK_BORINGSSL:
 		return judge_boringssl(ssl, rwstate, library);
 	default:
 		return judge_openssl(ssl, returned, rwstate, library);
 	}
+}
+
+/*
+ * How a call ended that raised an error of the library's. Since OpenSSL 3.2 what isn't TLS at all leaves no mark in the SSL, as
+ * no alert is sent: only an error in the queue.
+ */
+static __always_inline struct verdict judge_raised(void)
+{
+	return failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
 /* Whether the call has come back because the job that it runs in is paused. */

@@ -58,6 +58,13 @@ class Cookie(IntEnum):
     RETURNS = 62
 
 
+class End(IntEnum):
+    NONE = 0
+    ERROR = 1
+    TRANSPORT = 2
+    CLOSED = 3
+
+
 class Ending(IntEnum):
     SUCCESS = 0
     FAILURE = 1
@@ -399,6 +406,19 @@ class Tier(IntEnum):
     HANDSHAKE = 2
 
 
+class Wait(IntEnum):
+    NONE = 0
+    PEER = 1
+    WINDOW = 2
+    CONNECTION = 3
+    OFFLOAD = 4
+    APPLICATION = 5
+    LOOKUP = 6
+    HANDSHAKE = 7
+    UNKNOWN = 8
+    WAITS = 9
+
+
 class Clocks(ctypes.Structure):
     _fields_ = (
         ("busy_ns", ctypes.c_uint64),
@@ -481,7 +501,7 @@ class CauseKey(ctypes.Structure):
         ("state", ctypes.c_uint16),
         ("library", ctypes.c_uint16),
         ("ending", ctypes.c_uint8),
-        ("reason", ctypes.c_uint8),
+        ("end", ctypes.c_uint8),
         ("alert", ctypes.c_uint8),
         ("sent", ctypes.c_uint8),
         ("tgid", ctypes.c_uint32),

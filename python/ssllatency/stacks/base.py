@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ssllatency import abi
-from ssllatency.abi import Outcome, Reason
+from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.phases import Callee, ErrorFunction, Offer
 
@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 class Codes:
     """The codes at `rwstate` in a connection, which tell why its last call didn't succeed.
 
-    `reading` and `writing`: it waited for its BIO, which tells more. `reasons`: the other waits. `ends`: how the call ended, of
-    codes that tell it themselves; where there are none, the connection's other fields tell it.
+    `reading` and `writing`: it waited for its BIO, which tells more. `reasons`: the names of the other waits. `ends`: how the
+    call ended, of codes that tell it themselves; where there are none, the connection's other fields tell it. `waits`: what
+    each name means in the words that all stacks share, also of its BIO's; its header in bpf/stacks says the same.
     """
 
     reading: int
     writing: int
     reasons: Mapping[int, Reason]
     ends: Mapping[int, tuple[Outcome, Reason]] = field(default_factory=dict)
+    waits: Mapping[Reason, Wait] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

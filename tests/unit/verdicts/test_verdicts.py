@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes and labels by the million: the kernel side's own headers, compiled for this machine with sanitizers, on made-up
-connections, each held against what was made up."""
+connections, each held against what was made up; and whether they and the stacks in Python mean the same by each code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pytest
 from tests import programs
 
 from ssllatency import abi
+from ssllatency.stacks.base import Stack
+from ssllatency.stacks.registry import STACKS
+from ssllatency.stacks.waits import WAITS
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -31,7 +34,14 @@ DEFECTS = [
     ("verdicts", "stacks/openssl.bpf.h", "returned == 0 && ", ""),
     ("verdicts", "stacks/openssl.bpf.h", "&state) && state == OPENSSL_FLOW_ERROR", "&state) && state == OPENSSL_NOTHING + 1"),
     ("verdicts", "stacks/openssl.bpf.h", "wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_ACCEPT", "0"),
-    ("verdicts", "stacks/boringssl.bpf.h", "code <= BORINGSSL_HANDSHAKE_HINTS_READY", "code < BORINGSSL_HANDSHAKE_HINTS_READY"),
+    ("verdicts", "stacks/boringssl.bpf.h", "\tcase BORINGSSL_HANDSHAKE_HINTS_READY:\n", ""),
+    ("verdicts", "stacks/boringssl.bpf.h", "retry(SSLL_WAIT_APPLICATION, own)", "retry(SSLL_WAIT_LOOKUP, own)"),
+    (
+        "verdicts",
+        "stacks/openssl.bpf.h",
+        "retry(SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC)",
+        "retry(8, SSLL_REASON_WANT_ASYNC)",
+    ),
     ("verdicts", "stacks/connection.bpf.h", "library->holder >= 0 && ", "0 && "),
     ("verdicts", "stacks/connection.bpf.h", "(bio + library->bio_flags)", "(bio)"),
     ("verdicts", "common/outcome.bpf.h", "return number >= 0;", "return number > 0;"),
@@ -74,6 +84,26 @@ def test_labels_of_a_million_connections_are_those_that_were_made_up(tmp_path: P
     known = {int(label): int(count) for label, count in map(str.split, done.stdout.splitlines())}
     assert known.keys() == set(range(abi.Label.ROLE))
     assert all(100_000 < count < 900_000 for count in known.values())
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=lambda stack: stack.name)
+def test_both_sides_mean_the_same_by_each_code(tmp_path: Path, stack: Stack) -> None:
+    program = build("verdicts", tmp_path, BPF)
+    done = subprocess.run([program, "0", str(stack.number.value)], capture_output=True, text=True, check=True)
+    verdicts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    codes = stack.codes
+    waits: dict[abi.Reason, abi.Wait] = {}
+    for code, outcome, wait, part, end, reason in verdicts:
+        if outcome == abi.Outcome.RETRY:
+            waits[abi.Reason(reason)] = abi.Wait(wait)
+            assert part == WAITS[abi.Wait(wait)].part
+            assert code in (codes.reading, codes.writing) or codes.reasons[code] is abi.Reason(reason)
+        elif code in codes.ends:
+            assert codes.ends[code] == (outcome, reason)
+        else:
+            assert code not in codes.reasons
+        assert (end == abi.End.NONE) == (outcome == abi.Outcome.RETRY)
+    assert waits | {abi.Reason.UNKNOWN: abi.Wait.UNKNOWN} == codes.waits
 
 
 @pytest.mark.parametrize(("name", "header", "right", "wrong"), DEFECTS)

@@ -9,6 +9,7 @@
 #include "made_up.h"
 
 #include "common/outcome.bpf.h"
+#include "handshakes/waits.bpf.h"
 
 enum {
 	VERDICTS = 4 * 32,
@@ -138,70 +139,107 @@ static bool can_read(struct made_field field)
 	return field.known && field.readable;
 }
 
-/* What SSL_want() and BIO_should_retry() say of a transport; SSLL_REASON_NONE where it asks for nothing. */
-static __u32 expected_of_bio(struct made_bio bio)
+/* A code that the library returns for a wait: SSL_get_error's, or BoringSSL's. */
+struct code {
+	__u32 code, wait, reason;
+};
+
+static struct verdict expected_retry(__u32 wait, __u32 reason)
+{
+	return (struct verdict){.outcome = SSLL_RETRY, .wait = wait, .end = SSLL_END_NONE, .reason = reason};
+}
+
+static struct verdict expected_failure(__u32 end, __u32 reason)
+{
+	return (struct verdict){.outcome = SSLL_FAILURE, .wait = SSLL_WAIT_NONE, .end = end, .reason = reason};
+}
+
+static struct verdict expected_close(void)
+{
+	return (struct verdict){
+	        .outcome = SSLL_CLOSED, .wait = SSLL_WAIT_NONE, .end = SSLL_END_CLOSED, SSLL_REASON_ZERO_RETURN};
+}
+
+/* What SSL_want() and BIO_should_retry() say of a transport; an outcome of success where it asks for nothing. */
+static struct verdict expected_of_bio(struct made_bio bio)
 {
 	if (!(bio.known && bio.pointer_readable && !bio.is_null && bio.flags_known && bio.readable))
-		return SSLL_REASON_UNKNOWN;
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 	if (bio.flags % 2)
-		return SSLL_REASON_WANT_READ;
+		return expected_retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 	if (bio.flags / 2 % 2)
-		return SSLL_REASON_WANT_WRITE;
-	if (bio.flags / 4 % 2 && bio.reason == 2)
-		return SSLL_REASON_WANT_CONNECT;
-	return bio.flags / 4 % 2 && bio.reason == 3 ? SSLL_REASON_WANT_ACCEPT : SSLL_REASON_NONE;
+		return expected_retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE);
+	if (bio.flags / 4 % 2 && (bio.reason == 2 || bio.reason == 3))
+		return expected_retry(
+		        SSLL_WAIT_CONNECTION, bio.reason == 2 ? SSLL_REASON_WANT_CONNECT : SSLL_REASON_WANT_ACCEPT);
+	return (struct verdict){.outcome = SSLL_SUCCESS};
 }
 
 static struct verdict expected_of_boringssl(const struct made_connection *made)
 {
-	static const __u32 retries[][2] = {{4, SSLL_REASON_WANT_X509_LOOKUP}, {11, SSLL_REASON_PENDING_SESSION},
-	        {12, SSLL_REASON_PENDING_CERTIFICATE}, {13, SSLL_REASON_WANT_PRIVATE_KEY_OPERATION},
-	        {14, SSLL_REASON_PENDING_TICKET}, {15, SSLL_REASON_EARLY_DATA_REJECTED},
-	        {16, SSLL_REASON_WANT_CERTIFICATE_VERIFY}, {17, SSLL_REASON_HANDOFF}, {18, SSLL_REASON_HANDBACK},
-	        {19, SSLL_REASON_WANT_RENEGOTIATE}, {20, SSLL_REASON_HANDSHAKE_HINTS_READY}};
-	__u32 code = made->rwstate.value, wanted;
+	static const struct code retries[] = {
+	        {4, SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_X509_LOOKUP},
+	        {11, SSLL_WAIT_LOOKUP, SSLL_REASON_PENDING_SESSION},
+	        {12, SSLL_WAIT_LOOKUP, SSLL_REASON_PENDING_CERTIFICATE},
+	        {13, SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_PRIVATE_KEY_OPERATION},
+	        {14, SSLL_WAIT_APPLICATION, SSLL_REASON_PENDING_TICKET},
+	        {15, SSLL_WAIT_HANDSHAKE, SSLL_REASON_EARLY_DATA_REJECTED},
+	        {16, SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_CERTIFICATE_VERIFY},
+	        {17, SSLL_WAIT_HANDSHAKE, SSLL_REASON_HANDOFF},
+	        {18, SSLL_WAIT_HANDSHAKE, SSLL_REASON_HANDBACK},
+	        {19, SSLL_WAIT_HANDSHAKE, SSLL_REASON_WANT_RENEGOTIATE},
+	        {20, SSLL_WAIT_HANDSHAKE, SSLL_REASON_HANDSHAKE_HINTS_READY},
+	};
+	__u32 code = made->rwstate.value;
+	struct verdict wanted;
 
 	if (code == 2 || code == 3) {
 		wanted = expected_of_bio(code == 2 ? made->reading : made->writing);
-		return wanted == SSLL_REASON_NONE ? verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL)
-		                                  : verdict_of(SSLL_RETRY, wanted);
+		return wanted.outcome == SSLL_RETRY ? wanted : expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
 	}
 	if (code == 5)
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+		return expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
 	if (code == 6)
-		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
+		return expected_close();
 	for (__u32 i = 0; i < sizeof(retries) / sizeof(*retries); i++) {
-		if (retries[i][0] == code)
-			return verdict_of(SSLL_RETRY, retries[i][1]);
+		if (retries[i].code == code)
+			return expected_retry(retries[i].wait, retries[i].reason);
 	}
-	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
 static struct verdict expected_of_openssl(const struct made_connection *made)
 {
-	static const __u32 retries[][2] = {{4, SSLL_REASON_WANT_X509_LOOKUP}, {5, SSLL_REASON_WANT_ASYNC},
-	        {6, SSLL_REASON_WANT_ASYNC_JOB}, {7, SSLL_REASON_WANT_CLIENT_HELLO_CB}, {8, SSLL_REASON_WANT_RETRY_VERIFY},
-	        {99, SSLL_REASON_WANT_SESSION_LOOKUP}};
-	__u32 wants = made->rwstate.value, wanted;
+	static const struct code retries[] = {
+	        {4, SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_X509_LOOKUP},
+	        {5, SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC},
+	        {6, SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC_JOB},
+	        {7, SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_CLIENT_HELLO_CB},
+	        {8, SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_RETRY_VERIFY},
+	        {99, SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_SESSION_LOOKUP},
+	};
+	__u32 wants = made->rwstate.value;
 	bool state_known = can_read(made->state);
+	struct verdict wanted;
 
 	if (state_known && made->state.value == 1) /* an error is in the queue, which goes first */
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+		return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 	if (wants == 2 || wants == 3) {
 		wanted = expected_of_bio(wants == 3 ? made->reading : made->writing);
-		if (wanted != SSLL_REASON_NONE)
-			return verdict_of(SSLL_RETRY, wanted);
-		return verdict_of(SSLL_FAILURE, state_known ? SSLL_REASON_SYSCALL : SSLL_REASON_UNKNOWN);
+		if (wanted.outcome == SSLL_RETRY)
+			return wanted;
+		return state_known ? expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL)
+		                   : expected_failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
 	}
 	for (__u32 i = 0; i < sizeof(retries) / sizeof(*retries); i++) {
-		if (retries[i][0] == wants)
-			return verdict_of(SSLL_RETRY, retries[i][1]);
+		if (retries[i].code == wants)
+			return expected_retry(retries[i].wait, retries[i].reason);
 	}
 	if (!state_known || !can_read(made->shutdown))
-		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+		return expected_failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
 	if (made->returned == 0 && made->shutdown.value >= 2) /* SSL_RECEIVED_SHUTDOWN, with SSL_SENT_SHUTDOWN or without */
-		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
-	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
+		return expected_close();
+	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
 static struct verdict expected_of(const struct made_connection *made)
@@ -210,8 +248,13 @@ static struct verdict expected_of(const struct made_connection *made)
 	bool held = !made->held || (made->holder_readable && !made->holder_null);
 
 	if (!is_connection || !held || !can_read(made->rwstate))
-		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 	return made->stack == SSLL_STACK_BORINGSSL ? expected_of_boringssl(made) : expected_of_openssl(made);
+}
+
+static __u64 in_one_word(struct verdict verdict)
+{
+	return verdict.outcome << 24 | verdict.wait << 16 | verdict.end << 8 | verdict.reason;
 }
 
 static void judge_connections(long number, long told[VERDICTS])
@@ -223,9 +266,8 @@ static void judge_connections(long number, long told[VERDICTS])
 		__u64 ssl = lay_connection(&made, &library);
 
 		verdict = judge_ssl(ssl, made.returned, &library);
-		if (verdict.outcome != expected.outcome || verdict.reason != expected.reason)
-			differ("outcome and reason", verdict.outcome << 8 | verdict.reason,
-			        expected.outcome << 8 | expected.reason);
+		if (in_one_word(verdict) != in_one_word(expected))
+			differ("outcome, wait, end and reason", in_one_word(verdict), in_one_word(expected));
 		told[verdict.outcome * 32 + verdict.reason]++;
 	}
 }
@@ -273,10 +315,45 @@ static void judge_returns(long number)
 	}
 }
 
+/* Prints the code of a connection, and what is told of it. */
+static void print_verdict(const struct made_connection *made)
+{
+	struct ssll_library library;
+	struct verdict verdict = judge_ssl(lay_connection(made, &library), made->returned, &library);
+
+	printf("%u %u %u %u %u %u\n", made->rwstate.value, verdict.outcome, verdict.wait, part_of_wait(verdict.wait),
+	        verdict.end, verdict.reason);
+}
+
+/* That of all codes of a stack, and of all waits of a BIO: its lowest three flags, its reasons up to 3. */
+static void print_verdicts(__u32 stack)
+{
+	for (__u32 code = 0; code < 128; code++) {
+		for (__u32 kind = 0; kind < 32; kind++) {
+			struct made_bio bio = {true, true, false, true, true, kind % 8, kind / 8};
+			struct made_connection made = {
+			        .stack = stack,
+			        .returned = -1,
+			        .rwstate = {true, true, code},
+			        .shutdown = {true, true, 0},
+			        .state = {true, true, 0},
+			        .reading = bio,
+			        .writing = bio,
+			};
+
+			print_verdict(&made);
+		}
+	}
+}
+
 int main(int count, char **words)
 {
 	long number = count > 1 ? atol(words[1]) : 1000, told[VERDICTS] = {};
 
+	if (count > 2) { /* the number of a stack */
+		print_verdicts(atoi(words[2]));
+		return 0;
+	}
 	judge_connections(number, told);
 	judge_returns(number);
 	for (__u32 i = 0; i < VERDICTS; i++) {

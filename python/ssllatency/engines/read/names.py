@@ -33,11 +33,7 @@ _SIGNATURE_KEYS = {
     "mldsa65": "ML-DSA-65",
     "mldsa87": "ML-DSA-87",
 }
-_UNSAID = {
-    abi.Reason.SYSCALL: LEFT,
-    abi.Reason.ZERO_RETURN: CLOSED,
-    abi.Reason.NONE: FREED,
-}
+_UNSAID = {abi.End.TRANSPORT: LEFT, abi.End.CLOSED: CLOSED, abi.End.NONE: FREED}
 # RFC 8446, section 4.2.3, for libraries that don't name them. With an RSA key TLS 1.0 and 1.1 sign over two hashes, which has
 # no code point (RFC 4346, section 7.4.3).
 _OLD_SIGNATURES = {0: "rsa_pkcs1_md5_sha1", 0x0201: "rsa_pkcs1_sha1", 0x0202: "dsa_sha1", 0x0203: "ecdsa_sha1"}
@@ -86,7 +82,7 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     alert = reason - names.alert_reasons if received else key.alert if key.sent else None
     return Cause(
         ending=ENDINGS[abi.Ending(key.ending)],
-        reason=(names.reason(code) or f"reason {reason}") if raised else _UNSAID.get(abi.Reason(key.reason), "unknown"),
+        reason=(names.reason(code) or f"reason {reason}") if raised else _UNSAID.get(abi.End(key.end), "unknown"),
         code=code if raised else 0,
         library=names.libraries.get(library, f"library {library}") if raised else "",
         alert="" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}"),

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
-from ssllatency.abi import Outcome, Reason
+from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.base import Codes, Mark
-from ssllatency.stacks.openssl.stack import OpenSsl
+from ssllatency.stacks.openssl.stack import BIO_WAITS, OpenSsl
 from ssllatency.stacks.phases import Callee, Phase
 
 if TYPE_CHECKING:
@@ -47,6 +47,20 @@ class BoringSsl(OpenSsl):
             for reason in range(Reason.PENDING_SESSION, Reason.HANDSHAKE_HINTS_READY + 1)
         },
         ends={5: (Outcome.FAILURE, Reason.SYSCALL), 6: (Outcome.CLOSED, Reason.ZERO_RETURN)},
+        waits=BIO_WAITS
+        | {
+            Reason.WANT_X509_LOOKUP: Wait.LOOKUP,
+            Reason.PENDING_SESSION: Wait.LOOKUP,
+            Reason.PENDING_CERTIFICATE: Wait.LOOKUP,
+            Reason.WANT_PRIVATE_KEY_OPERATION: Wait.APPLICATION,
+            Reason.PENDING_TICKET: Wait.APPLICATION,
+            Reason.EARLY_DATA_REJECTED: Wait.HANDSHAKE,
+            Reason.WANT_CERTIFICATE_VERIFY: Wait.APPLICATION,
+            Reason.HANDOFF: Wait.HANDSHAKE,
+            Reason.HANDBACK: Wait.HANDSHAKE,
+            Reason.WANT_RENEGOTIATE: Wait.HANDSHAKE,
+            Reason.HANDSHAKE_HINTS_READY: Wait.HANDSHAKE,
+        },
     )
     callees = (*OpenSsl.callees, Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3))
     inlines_handshake = True

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
-from ssllatency.abi import Reason
+from ssllatency.abi import Reason, Wait
 from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.openssl.handshake.phases import CALLEES, OFFERS, TRANSPORT
 from ssllatency.stacks.openssl.operations import OPERATIONS
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 
 _SONAME_VERSIONS = (".3", ".4", ".1.1", "")
+BIO_WAITS = {
+    Reason.UNKNOWN: Wait.UNKNOWN,
+    Reason.WANT_READ: Wait.PEER,
+    Reason.WANT_WRITE: Wait.WINDOW,
+    Reason.WANT_CONNECT: Wait.CONNECTION,
+    Reason.WANT_ACCEPT: Wait.CONNECTION,
+}
 
 
 class OpenSsl(Stack):
@@ -84,6 +91,15 @@ class OpenSsl(Stack):
             7: Reason.WANT_CLIENT_HELLO_CB,
             8: Reason.WANT_RETRY_VERIFY,
             99: Reason.WANT_SESSION_LOOKUP,
+        },
+        waits=BIO_WAITS
+        | {
+            Reason.WANT_X509_LOOKUP: Wait.LOOKUP,
+            Reason.WANT_ASYNC: Wait.OFFLOAD,
+            Reason.WANT_ASYNC_JOB: Wait.OFFLOAD,
+            Reason.WANT_CLIENT_HELLO_CB: Wait.APPLICATION,
+            Reason.WANT_RETRY_VERIFY: Wait.APPLICATION,
+            Reason.WANT_SESSION_LOOKUP: Wait.LOOKUP,
         },
     )
     callees: tuple[Callee, ...] = CALLEES

@@ -13,7 +13,7 @@ SSL = abi.Error.LIBRARY_SSL << abi.Error.LIBRARY
 
 
 def alert_of(names: Names, error: int, alert: int, *, sent: bool) -> tuple[str, bool]:
-    key = abi.CauseKey(error=error, alert=alert, sent=sent, ending=abi.Ending.FAILURE, reason=abi.Reason.SSL, state=0xFFFF)
+    key = abi.CauseKey(error=error, alert=alert, sent=sent, ending=abi.Ending.FAILURE, end=abi.End.ERROR, state=0xFFFF)
     found = cause(key, abi.Tally(1, 1), names)
     return found.alert, found.sent
 
@@ -39,13 +39,13 @@ def test_alerts(known: dict[int, str], alert: int, words: str) -> None:
     (abi.Peer.KNOWN | abi.Peer.LEFT | abi.Peer.UNDELIVERED, True, True),
 ])  # fmt: skip
 def test_what_is_known_of_the_peer_of_one_that_was_freed(peer: int, left: bool | None, undelivered: bool | None) -> None:
-    key = abi.CauseKey(ending=abi.Ending.ABANDONED, reason=abi.Reason.NONE, state=0xFFFF, peer=peer)
+    key = abi.CauseKey(ending=abi.Ending.ABANDONED, end=abi.End.NONE, state=0xFFFF, peer=peer)
     found = cause(key, abi.Tally(1, 1), Names())
     assert (found.reason, found.peer_left, found.undelivered) == ("freed", left, undelivered)
     assert found.left_by_peer is left
 
 
-@pytest.mark.parametrize("reason", [abi.Reason.SYSCALL, abi.Reason.ZERO_RETURN])
-def test_an_end_that_the_library_was_told_of_is_the_peers(reason: abi.Reason) -> None:
-    key = abi.CauseKey(ending=abi.Ending.ABANDONED, reason=reason, state=0xFFFF)
+@pytest.mark.parametrize("end", [abi.End.TRANSPORT, abi.End.CLOSED])
+def test_an_end_that_the_library_was_told_of_is_the_peers(end: abi.End) -> None:
+    key = abi.CauseKey(ending=abi.Ending.ABANDONED, end=end, state=0xFFFF)
     assert cause(key, abi.Tally(1, 1), Names()).left_by_peer is True
