@@ -104,6 +104,10 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_MAX_VERSION = 18, /* that this side allows, 0 any; */
 	SSLL_PLACE_OF_OPTIONS = 19,     /* which may forbid more */
 	SSLL_PLACES = 20,
+};
+
+/* The most steps from an SSL to a value. */
+enum ssll_path_size {
 	SSLL_PATH_LENGTH = 4,
 };
 
@@ -197,39 +201,39 @@ enum ssll_error {
 };
 
 enum ssll_flag {
-	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
-	SSLL_FLAG_ALERT_SENT = 2,
-	SSLL_FLAG_ADMITTED = 4,         /* known to be on the side that is asked for */
-	SSLL_FLAG_PARTIAL = 8,          /* it was under way already when its first call was seen */
-	SSLL_FLAG_ENDED = 64,           /* it failed, and only SSL_free tells that its SSL won't shake hands again */
-	SSLL_FLAG_SLEPT = 32,           /* a call has slept, and it isn't known what for */
-	SSLL_FLAG_RETURNS = 128,        /* a call has come back to wait for the peer or its window, so none sleeps for that */
-	SSLL_FLAG_BLOCKED = 256,        /* the last read or write has slept */
-	SSLL_FLAG_NONBLOCKING = 512,    /* a call has come back to wait though its last read or write had not */
-	SSLL_FLAG_BOUNDED = 1024,       /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
-	SSLL_FLAG_SEVERAL = 2048,       /* bytes came more than once in the last wait, first those up to arrived_seq */
-	SSLL_FLAG_TICKET = 4096,        /* the client sent a ticket, which was looked at */
-	SSLL_FLAG_CACHE = 8192,         /* a session was looked up in the server's cache */
-	SSLL_FLAG_UNSPLIT = 16,         /* its calls moved between threads: time on and off the processor can't be told */
-	SSLL_FLAG_FED = 16384,          /* the application reads the socket itself and hands the bytes to the library */
-	SSLL_FLAG_DISOWNED = 32768,     /* its calls followed reads of different sockets: it isn't known which one is its */
-	SSLL_FLAG_UNSENT = 65536,       /* a part of a flight waited for an acknowledgement, */
-	SSLL_FLAG_UNSENT_NOW = 2097152, /* of the last one */
-	SSLL_FLAG_GONE = 131072,        /* a call began after the peer had closed or reset the connection, */
-	SSLL_FLAG_GONE_NOW = 262144,    /* the one that runs */
-	SSLL_FLAG_RETRY_KNOWN = 524288, /* it is known whether a HelloRetryRequest was sent, */
-	SSLL_FLAG_RETRY = 1048576,      /* and it was */
-	SSLL_FLAG_AWAITS_ANSWER = 4194304, /* this side has sent a flight that the peer hasn't answered yet */
-	SSLL_FLAG_LOST = 8388608,          /* the connection had losses while the handshake waited */
-	SSLL_FLAG_UNPHASED = 16777216,     /* in a part of its calls phases weren't watched, but for the private key's */
-	SSLL_FLAG_PEER = 33554432,         /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
+	SSLL_FLAG_ADMITTED = 1 << 0, /* known to be on the side that is asked for */
+	SSLL_FLAG_PARTIAL = 1 << 1,  /* it was under way already when its first call was seen */
+	SSLL_FLAG_ENDED = 1 << 2,    /* it failed, and only SSL_free tells that its SSL won't shake hands again */
+	SSLL_FLAG_ALERT_SENT = 1 << 3,
+	SSLL_FLAG_UNATTRIBUTED = 1 << 4, /* the calls moved between threads: the phases can't be told, */
+	SSLL_FLAG_UNSPLIT = 1 << 5,      /* nor time on and off the processor */
+	SSLL_FLAG_UNPHASED = 1 << 6,     /* in a part of its calls phases weren't watched, but for the private key's */
+	SSLL_FLAG_SLEPT = 1 << 7,        /* a call has slept, and it isn't known what for */
+	SSLL_FLAG_RETURNS = 1 << 8,      /* a call has come back to wait for the peer or its window, so none sleeps for that */
+	SSLL_FLAG_BLOCKED = 1 << 9,      /* the last read or write has slept */
+	SSLL_FLAG_NONBLOCKING = 1 << 10, /* a call has come back to wait though its last read or write had not */
+	SSLL_FLAG_BOUNDED = 1 << 11,    /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
+	SSLL_FLAG_SEVERAL = 1 << 12,    /* bytes came more than once in the last wait, first those up to arrived_seq */
+	SSLL_FLAG_TICKET = 1 << 13,     /* the client sent a ticket, which was looked at */
+	SSLL_FLAG_CACHE = 1 << 14,      /* a session was looked up in the server's cache */
+	SSLL_FLAG_FED = 1 << 15,        /* the application reads the socket itself and hands the bytes to the library */
+	SSLL_FLAG_DISOWNED = 1 << 16,   /* its calls followed reads of different sockets: it isn't known which one is its */
+	SSLL_FLAG_UNSENT = 1 << 17,     /* a part of a flight waited for an acknowledgement, */
+	SSLL_FLAG_UNSENT_NOW = 1 << 18, /* of the last one */
+	SSLL_FLAG_LOST = 1 << 19,       /* the connection had losses while the handshake waited */
+	SSLL_FLAG_GONE = 1 << 20,       /* a call began after the peer had closed or reset the connection, */
+	SSLL_FLAG_GONE_NOW = 1 << 21,   /* the one that runs */
+	SSLL_FLAG_RETRY_KNOWN = 1 << 22,   /* it is known whether a HelloRetryRequest was sent, */
+	SSLL_FLAG_RETRY = 1 << 23,         /* and it was */
+	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
+	SSLL_FLAG_PEER = 1 << 25,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
 };
 
 /* What is known of the other end where a handshake is freed before it is over: bits. */
 enum ssll_peer {
-	SSLL_PEER_KNOWN = 1,
-	SSLL_PEER_LEFT = 2,        /* it had closed or reset its connection before this side did either */
-	SSLL_PEER_UNDELIVERED = 4, /* it had sent bytes since the library's last call, so the library never got them */
+	SSLL_PEER_KNOWN = 1 << 0,
+	SSLL_PEER_LEFT = 1 << 1,        /* it had closed or reset its connection before this side did either */
+	SSLL_PEER_UNDELIVERED = 1 << 2, /* it had sent bytes since the library's last call, so the library never got them */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -301,8 +305,8 @@ struct ssll_endpoint {
 
 /* Operations that the plan of a run doesn't number, as cookies of calls have them. */
 enum ssll_operation {
-	SSLL_OPERATION_STATE_MACHINE = 255, /* that all of OpenSSL's handshakes go through, within whatever call */
 	SSLL_OPERATION_PAUSE = 254,         /* ASYNC_pause_job, which comes back when its job goes on */
+	SSLL_OPERATION_STATE_MACHINE = 255, /* that all of OpenSSL's handshakes go through, within whatever call */
 };
 
 /* One handshake while it runs. `since_ns` is the last border between a call and a wait. */

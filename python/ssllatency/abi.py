@@ -112,31 +112,31 @@ class Fact(IntEnum):
 
 
 class Flag(IntEnum):
-    UNATTRIBUTED = 1
-    ALERT_SENT = 2
-    ADMITTED = 4
-    PARTIAL = 8
-    ENDED = 64
-    SLEPT = 32
-    RETURNS = 128
-    BLOCKED = 256
-    NONBLOCKING = 512
-    BOUNDED = 1024
-    SEVERAL = 2048
-    TICKET = 4096
-    CACHE = 8192
-    UNSPLIT = 16
-    FED = 16384
-    DISOWNED = 32768
-    UNSENT = 65536
-    UNSENT_NOW = 2097152
-    GONE = 131072
-    GONE_NOW = 262144
-    RETRY_KNOWN = 524288
-    RETRY = 1048576
-    AWAITS_ANSWER = 4194304
-    LOST = 8388608
-    UNPHASED = 16777216
+    ADMITTED = 1
+    PARTIAL = 2
+    ENDED = 4
+    ALERT_SENT = 8
+    UNATTRIBUTED = 16
+    UNSPLIT = 32
+    UNPHASED = 64
+    SLEPT = 128
+    RETURNS = 256
+    BLOCKED = 512
+    NONBLOCKING = 1024
+    BOUNDED = 2048
+    SEVERAL = 4096
+    TICKET = 8192
+    CACHE = 16384
+    FED = 32768
+    DISOWNED = 65536
+    UNSENT = 131072
+    UNSENT_NOW = 262144
+    LOST = 524288
+    GONE = 1048576
+    GONE_NOW = 2097152
+    RETRY_KNOWN = 4194304
+    RETRY = 8388608
+    AWAITS_ANSWER = 16777216
     PEER = 33554432
 
 
@@ -191,8 +191,8 @@ class Label(IntEnum):
 
 
 class Operation(IntEnum):
-    STATE_MACHINE = 255
     PAUSE = 254
+    STATE_MACHINE = 255
 
 
 class Outcome(IntEnum):
@@ -240,6 +240,10 @@ class Part(IntEnum):
     PARTS = 34
 
 
+class PathSize(IntEnum):
+    PATH_LENGTH = 4
+
+
 class Peer(IntEnum):
     KNOWN = 1
     LEFT = 2
@@ -282,7 +286,6 @@ class PlaceOf(IntEnum):
     MAX_VERSION = 18
     OPTIONS = 19
     PLACES = 20
-    PATH_LENGTH = 4
 
 
 class ProcessSlot(IntEnum):
