@@ -81,36 +81,6 @@ enum ssll_ending {
 	SSLL_ENDINGS = 3,
 };
 
-/* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_layout. */
-enum ssll_place_of {
-	SSLL_PLACE_OF_VERSION = 0,
-	SSLL_PLACE_OF_CIPHER = 1,
-	SSLL_PLACE_OF_RESUMED = 2,
-	SSLL_PLACE_OF_GROUP_TLS13 = 3,
-	SSLL_PLACE_OF_GROUP_SESSION = 4,
-	SSLL_PLACE_OF_SIGNATURE = 5,
-	SSLL_PLACE_OF_VERIFY_MODE = 6,
-	SSLL_PLACE_OF_PEER_CERTIFICATE = 7,
-	SSLL_PLACE_OF_HAND_STATE = 8,
-	SSLL_PLACE_OF_IN_INIT = 9,
-	SSLL_PLACE_OF_DID_KEX = 10, /* whether the connection agreed on a key of its own: then its group counts */
-	SSLL_PLACE_OF_SERVER_NAME = 11,
-	SSLL_PLACE_OF_SERVER_NAME_SESSION = 12, /* where it was resumed before TLS 1.3 */
-	SSLL_PLACE_OF_ALPN = 13,
-	SSLL_PLACE_OF_ALPN_LENGTH = 14,
-	SSLL_PLACE_OF_BIO_TYPE = 15,
-	SSLL_PLACE_OF_BIO_DESCRIPTOR = 16,
-	SSLL_PLACE_OF_HELLO_RETRY = 17,
-	SSLL_PLACE_OF_MAX_VERSION = 18, /* that this side allows, 0 any; */
-	SSLL_PLACE_OF_OPTIONS = 19,     /* which may forbid more */
-	SSLL_PLACES = 20,
-};
-
-/* The most steps from an SSL to a value. */
-enum ssll_path_size {
-	SSLL_PATH_LENGTH = 4,
-};
-
 /*
  * The index of a label in ssll_labels.values, and its bit in `known`. Those before ROLE are read from the SSL, in this order;
  * those from SNI on tell who shook hands, and nothing of it is read unless it is asked for.
@@ -234,18 +204,6 @@ enum ssll_peer {
 	SSLL_PEER_KNOWN = 1 << 0,
 	SSLL_PEER_LEFT = 1 << 1,        /* it had closed or reset its connection before this side did either */
 	SSLL_PEER_UNDELIVERED = 1 << 2, /* it had sent bytes since the library's last call, so the library never got them */
-};
-
-/* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
-struct ssll_path {
-	__s32 offsets[SSLL_PATH_LENGTH];
-	__u16 length;
-	__u16 size; /* of the value, bytes */
-};
-
-struct ssll_layout {
-	struct ssll_library library;
-	struct ssll_path paths[SSLL_PLACES];
 };
 
 /* The values of a handshake's labels, 0 where they aren't known or not asked for. Of SNI, ALPN and PEER the number of a text; 0
@@ -570,8 +528,6 @@ struct ssll_handshake_config {
 	__u32 most_texts;        /* the same */
 };
 
-_Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 456, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
 _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");

@@ -115,8 +115,6 @@ const struct ssll_holding *ssll_holding_btf __attribute__((unused));
 const enum ssll_part *ssll_part_btf __attribute__((unused));
 const enum ssll_fact *ssll_fact_btf __attribute__((unused));
 const enum ssll_ending *ssll_ending_btf __attribute__((unused));
-const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
-const enum ssll_path_size *ssll_path_size_btf __attribute__((unused));
 const enum ssll_operation *ssll_operation_btf __attribute__((unused));
 const enum ssll_peer *ssll_peer_btf __attribute__((unused));
 const enum ssll_flag *ssll_flag_btf __attribute__((unused));

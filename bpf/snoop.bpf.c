@@ -30,14 +30,6 @@ struct {
 	__type(value, __u64);
 } lengths SEC(".maps");
 
-/* Where SSLs of a library keep who shook hands. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ssll_layout);
-} layouts SEC(".maps");
-
 /* Whoever comes first: there is one table for all processes, and the lines of the others say that they had no room. */
 static __always_inline bool on_text(bool made)
 {
@@ -94,20 +86,20 @@ static __always_inline bool ends_handshake(const struct ended_call *call)
 }
 
 /* Who shook hands. Not inlined: it needs a stack of its own. */
-static __noinline int read_who(__u64 ssl, __u32 library, bool succeeded, struct ssll_event *event)
+static __noinline int read_who(__u64 ssl, __u32 index, bool succeeded, struct ssll_event *event)
 {
 	struct ssll_labels labels = {.ending = succeeded ? SSLL_ENDING_SUCCESS : SSLL_ENDING_FAILURE};
-	struct ssll_layout *layout = bpf_map_lookup_elem(&layouts, &library);
+	struct ssll_library *library = library_of(index);
 	struct ssll_endpoint endpoint = {};
 	bool server = true;
 
-	if (!layout)
+	if (!library)
 		return 0;
-	read_bases(ssl, layout, &labels);
-	read_names(ssl, layout, &labels);
+	read_bases(ssl, library, &labels);
+	read_names(ssl, library, &labels);
 	if (is_socket_asked_for()) {
-		read_server(ssl, &layout->library, &server);
-		read_socket(ssl, layout, server, &endpoint);
+		read_server(ssl, library, &server);
+		read_socket(ssl, library, server, &endpoint);
 		set_endpoint(&labels, &endpoint);
 	}
 	event->known = labels.known;

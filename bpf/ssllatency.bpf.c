@@ -42,6 +42,8 @@ const enum ssll_side *ssll_side_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));
 const enum ssll_tier *ssll_tier_btf __attribute__((unused));
 const enum ssll_stack *ssll_stack_btf __attribute__((unused));
+const enum ssll_path_size *ssll_path_size_btf __attribute__((unused));
+const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
 const enum ssll_hit *ssll_hit_btf __attribute__((unused));
 const enum ssll_process_slot *ssll_process_slot_btf __attribute__((unused));
 const enum ssll_hit_table *ssll_hit_table_btf __attribute__((unused));

@@ -277,7 +277,44 @@ enum ssll_stack {
 	SSLL_STACK_BORINGSSL,
 };
 
-/* Byte offsets in SSL and BIO of one library; -1 where its accessors don't show one. */
+/* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_library. */
+enum ssll_place_of {
+	SSLL_PLACE_OF_VERSION = 0,
+	SSLL_PLACE_OF_CIPHER = 1,
+	SSLL_PLACE_OF_RESUMED = 2,
+	SSLL_PLACE_OF_GROUP_TLS13 = 3,
+	SSLL_PLACE_OF_GROUP_SESSION = 4,
+	SSLL_PLACE_OF_SIGNATURE = 5,
+	SSLL_PLACE_OF_VERIFY_MODE = 6,
+	SSLL_PLACE_OF_PEER_CERTIFICATE = 7,
+	SSLL_PLACE_OF_HAND_STATE = 8,
+	SSLL_PLACE_OF_IN_INIT = 9,
+	SSLL_PLACE_OF_DID_KEX = 10, /* whether the connection agreed on a key of its own: then its group counts */
+	SSLL_PLACE_OF_SERVER_NAME = 11,
+	SSLL_PLACE_OF_SERVER_NAME_SESSION = 12, /* where it was resumed before TLS 1.3 */
+	SSLL_PLACE_OF_ALPN = 13,
+	SSLL_PLACE_OF_ALPN_LENGTH = 14,
+	SSLL_PLACE_OF_BIO_TYPE = 15,
+	SSLL_PLACE_OF_BIO_DESCRIPTOR = 16,
+	SSLL_PLACE_OF_HELLO_RETRY = 17,
+	SSLL_PLACE_OF_MAX_VERSION = 18, /* that this side allows, 0 any; */
+	SSLL_PLACE_OF_OPTIONS = 19,     /* which may forbid more */
+	SSLL_PLACES = 20,
+};
+
+/* The most steps from an SSL to a value. */
+enum ssll_path_size {
+	SSLL_PATH_LENGTH = 4,
+};
+
+/* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
+struct ssll_path {
+	__s32 offsets[SSLL_PATH_LENGTH];
+	__u16 length;
+	__u16 size; /* of the value, bytes */
+};
+
+/* A library: byte offsets in SSL and BIO, -1 where its accessors don't show one, and the ways to what labels handshakes. */
 struct ssll_library {
 	__s32 rwstate;
 	__s32 server;
@@ -293,6 +330,7 @@ struct ssll_library {
 	__s32 server_bits; /* those of the word at `server` that count; 0: all */
 	__s32 companion;   /* 1: its calls count only in processes that have called a library that isn't one */
 	__s32 attached;    /* 1: at all its sites; until then calls end there that couldn't be seen to begin */
+	struct ssll_path paths[SSLL_PLACES]; /* by enum ssll_place_of; none where nothing is labelled */
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
@@ -356,7 +394,8 @@ _Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
 _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
-_Static_assert(sizeof(struct ssll_library) == 56, "library");
+_Static_assert(sizeof(struct ssll_path) == 20, "path");
+_Static_assert(sizeof(struct ssll_library) == 56 + 20 * SSLL_PLACES, "library");
 _Static_assert(sizeof(struct ssll_counters) == 56, "counters");
 _Static_assert(sizeof(struct ssll_config) == 48, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");

@@ -10,26 +10,26 @@
 #include "running/running.bpf.h"
 
 /* A call on an SSL that has no handshake begins one only where the SSL says that one is to be done. */
-static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_layout *layout)
+static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_library *library)
 {
 	__u64 in_init = 0, reached = 0;
 	__u32 state = 0;
 
-	if (!layout->paths[SSLL_PLACE_OF_IN_INIT].length)
+	if (!library->paths[SSLL_PLACE_OF_IN_INIT].length)
 		return convention == SSLL_SSL_HANDSHAKE;
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
+	if (!read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
 		return false;
-	if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached) && reached == OPENSSL_STATE_OK)
+	if (read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &reached) && reached == OPENSSL_STATE_OK)
 		return false; /* it only renews its keys */
-	return !read_int(ssl, layout->library.state, &state) || state != OPENSSL_FLOW_ERROR;
+	return !read_int(ssl, library->state, &state) || state != OPENSSL_FLOW_ERROR;
 }
 
 /* What an SSL waits for is set by its first call: whoever has waited before was under way before it was looked at. */
-static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *layout)
+static __always_inline bool is_under_way(__u64 ssl, const struct ssll_library *library)
 {
 	__u32 rwstate = 0;
 
-	return read_rwstate(ssl, &layout->library, &rwstate) && rwstate > OPENSSL_NOTHING;
+	return read_rwstate(ssl, library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
 /* The handshake goes on in this thread, in a call that no other of its calls is around. */
@@ -128,11 +128,11 @@ static __always_inline bool is_operation(__u64 cookie, enum ssll_operation opera
 static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), ssl = argument(ctx, 0);
-	__u32 library = field(cookie, SSLL_COOKIE_LIBRARY, 8);
+	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ssll_start_key key = call_key(cookie, stack);
 	struct ssll_open_call call = {.ssl = ssl};
 	struct ssll_handshake *handshake;
-	struct ssll_layout *layout;
+	struct ssll_library *library;
 	struct ssll_thread *thread;
 
 	if (is_shut(cookie) || !is_traced(key.tgid))
@@ -141,13 +141,13 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		return pause_job(stack);
 	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake) {
-		layout = layout_of(library);
-		if (!layout || !is_connection(ssl, &layout->library) ||
-		        !begins_handshake(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), layout))
+		library = library_of(index);
+		if (!library || !is_connection(ssl, library) ||
+		        !begins_handshake(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), library))
 			return 0;
-		handshake = open_handshake(ssl, key.tgid, library, now);
+		handshake = open_handshake(ssl, key.tgid, index, now);
 		forget_endpoint(ssl); /* of an SSL that lay there before */
-		if (handshake && is_under_way(ssl, layout))
+		if (handshake && is_under_way(ssl, library))
 			handshake->flags |= SSLL_FLAG_PARTIAL;
 		begin_with_hello(handshake, ssl);
 	}
@@ -176,9 +176,9 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 
 static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 value)
 {
-	struct ssll_layout *layout = layout_of(handshake->library);
+	struct ssll_library *library = library_of(handshake->library);
 
-	return (__s32)value < 1 && layout && is_job_paused(ssl, &layout->library);
+	return (__s32)value < 1 && library && is_job_paused(ssl, library);
 }
 
 static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
@@ -216,7 +216,7 @@ static __always_inline int on_free(__u64 ssl)
 	__u64 now = bpf_ktime_get_ns();
 	struct ssll_handshake *handshake = find_handshake(ssl, this_process());
 	struct ssll_thread *thread = lookup_or_init_thread();
-	struct ssll_layout *layout;
+	struct ssll_library *library;
 	bool server = true;
 
 	if (!handshake)
@@ -231,12 +231,12 @@ static __always_inline int on_free(__u64 ssl)
 	}
 	if (handshake->depth) /* in another thread, which keeps a reference */
 		return 0;
-	layout = layout_of(handshake->library);
-	if (!layout)
+	library = library_of(handshake->library);
+	if (!library)
 		return 0;
 	look_who_left(handshake, ssl);
 	end_wait(handshake, ssl, now);
-	if (read_wanted_side(ssl, layout, &server))
+	if (read_wanted_side(ssl, library, &server))
 		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_END_NONE, server, false, now);
 	else
 		close_handshake(ssl, this_process());

@@ -82,11 +82,11 @@ static __always_inline void emit_single(
 }
 
 /* What only a server knows: OpenSSL's number is 0 until a HelloRetryRequest is sent. */
-static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_layout *layout)
+static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
 {
 	__u64 retry = 0;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_HELLO_RETRY, &retry))
+	if (!read_place(ssl, library, SSLL_PLACE_OF_HELLO_RETRY, &retry))
 		return;
 	handshake->flags |= retry ? SSLL_FLAG_RETRY_KNOWN | SSLL_FLAG_RETRY : SSLL_FLAG_RETRY_KNOWN;
 }
@@ -96,7 +96,7 @@ static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 s
 static __always_inline void finish_handshake(
         struct ssll_handshake *handshake, __u64 ssl, __u8 ending, enum ssll_end end, bool server, bool in_call, __u64 now)
 {
-	struct ssll_layout *layout = layout_of(handshake->library);
+	struct ssll_library *library = library_of(handshake->library);
 	struct ssll_labels labels = {.ending = ending, .library = handshake->library};
 	__u32 tgid = this_process();
 	struct ssll_cause_key cause = {
@@ -111,7 +111,7 @@ static __always_inline void finish_handshake(
 	};
 	__u64 state = 0;
 
-	if (!layout)
+	if (!library)
 		return;
 	if (handshake->flags & SSLL_FLAG_PARTIAL) {
 		count(&handshake_counters.partial);
@@ -126,15 +126,15 @@ static __always_inline void finish_handshake(
 		count(&handshake_counters.without_socket);
 	forget_arrivals(handshake);
 	if (server)
-		find_retry(handshake, ssl, layout);
+		find_retry(handshake, ssl, library);
 	complete_parts(handshake, server, now);
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
-	read_labels(ssl, layout, &labels);
-	if (!means_session(ssl, layout, &labels))
+	read_labels(ssl, library, &labels);
+	if (!means_session(ssl, library, &labels))
 		handshake->flags &= ~SSLL_FLAG_CACHE;
-	read_names(ssl, layout, &labels);
-	find_endpoint(ssl, layout, server, in_call, &labels);
+	read_names(ssl, library, &labels);
+	find_endpoint(ssl, library, server, in_call, &labels);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
@@ -145,24 +145,24 @@ static __always_inline void finish_handshake(
 		add_labels(&labels, cause.tgid);
 		add_key(handshake, &labels, cause.tgid);
 	} else {
-		if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &state))
+		if (read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &state))
 			cause.state = state;
 		add_cause(&cause, handshake->parts[SSLL_PART_WALL]);
 	}
 	if (handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL] >=
 	        *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
-	if (end != SSLL_END_NONE && keeps_failing(&layout->library))
+	if (end != SSLL_END_NONE && keeps_failing(library))
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else
 		close_handshake(ssl, tgid);
 }
 
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */
-static __always_inline bool read_wanted_side(__u64 ssl, const struct ssll_layout *layout, bool *server)
+static __always_inline bool read_wanted_side(__u64 ssl, const struct ssll_library *library, bool *server)
 {
 	*server = true;
-	return !read_server(ssl, &layout->library, server) || is_wanted_side(*server);
+	return !read_server(ssl, library, server) || is_wanted_side(*server);
 }
 
 /*
@@ -171,13 +171,13 @@ static __always_inline bool read_wanted_side(__u64 ssl, const struct ssll_layout
  * that sends early data. BoringSSL shows no state, but is in a handshake until then. Where neither is shown, a call that makes
  * nothing but the handshake tells it.
  */
-static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool success, const struct ssll_layout *layout)
+static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool success, const struct ssll_library *library)
 {
 	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init))
+	if (!read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init))
 		return convention == SSLL_SSL_HANDSHAKE && success;
-	read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached);
+	read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &reached);
 	return !in_init && reached == OPENSSL_STATE_OK;
 }
 
@@ -190,26 +190,26 @@ static __noinline bool has_succeeded(__u64 cookie, __u64 value)
 /* Not inlined: the verifier looks at it once, instead of after each way through the call that came back. */
 __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, __u64 cookie, __u64 value, __u64 now)
 {
-	struct ssll_layout *layout = handshake ? layout_of(handshake->library) : NULL;
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
 	struct verdict verdict;
 	bool server = true, success = has_succeeded(cookie, value);
 
-	if (!handshake || !layout)
+	if (!handshake || !library)
 		return 0;
-	if (!read_wanted_side(ssl, layout, &server)) {
+	if (!read_wanted_side(ssl, library, &server)) {
 		close_handshake(ssl, this_process());
 		return 0;
 	}
-	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, layout)) {
+	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, library)) {
 		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_END_NONE, server, true, now);
 		return 0;
 	}
 	if (success) { /* early data: the application goes on, and comes back */
-		keep_endpoint(ssl, layout, server);
+		keep_endpoint(ssl, library, server);
 		handshake->waiting = SSLL_PART_WAIT_APPLICATION;
 		return 0;
 	}
-	verdict = judge_ssl(ssl, (__s32)value, &layout->library);
+	verdict = judge_ssl(ssl, (__s32)value, library);
 	if (verdict.end == SSLL_END_TRANSPORT && has_libssl_error(handshake))
 		verdict = judge_raised();
 	if (verdict.outcome == SSLL_RETRY) {
@@ -222,7 +222,7 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		}
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			begin_offload_wait(handshake);
-		keep_endpoint(ssl, layout, server);
+		keep_endpoint(ssl, library, server);
 		return 0;
 	}
 	finish_handshake(handshake, ssl, verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,

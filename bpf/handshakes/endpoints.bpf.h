@@ -34,14 +34,14 @@ static __always_inline struct ssll_handshake_key key_of(__u64 ssl)
 }
 
 /* What the socket of a handshake that goes on tells, for when it ends. */
-static __always_inline void keep_endpoint(__u64 ssl, const struct ssll_layout *layout, bool server)
+static __always_inline void keep_endpoint(__u64 ssl, const struct ssll_library *library, bool server)
 {
 	struct ssll_handshake_key key = key_of(ssl);
 	struct ssll_endpoint endpoint = {};
 
 	if (!is_socket_asked_for() || bpf_map_lookup_elem(&endpoints, &key))
 		return;
-	read_socket(ssl, layout, server, &endpoint);
+	read_socket(ssl, library, server, &endpoint);
 	bpf_map_update_elem(&endpoints, &key, &endpoint, BPF_ANY);
 }
 
@@ -55,7 +55,7 @@ static __always_inline void forget_endpoint(__u64 ssl)
 
 /* What was kept; where nothing was and a call has just come back, what the socket tells now. */
 static __always_inline void find_endpoint(
-        __u64 ssl, const struct ssll_layout *layout, bool server, bool in_call, struct ssll_labels *labels)
+        __u64 ssl, const struct ssll_library *library, bool server, bool in_call, struct ssll_labels *labels)
 {
 	struct ssll_handshake_key key = key_of(ssl);
 	struct ssll_endpoint endpoint = {}, *kept;
@@ -66,7 +66,7 @@ static __always_inline void find_endpoint(
 	if (kept)
 		endpoint = *kept;
 	else if (in_call)
-		read_socket(ssl, layout, server, &endpoint);
+		read_socket(ssl, library, server, &endpoint);
 	set_endpoint(labels, &endpoint);
 	bpf_map_delete_elem(&endpoints, &key);
 }

@@ -21,11 +21,11 @@ enum {
 };
 
 /* Whether the error is one of libssl's own. */
-static __always_inline bool is_libssl_error(const struct ssll_handshake *handshake, __u32 library, __u32 reason)
+static __always_inline bool is_libssl_error(const struct ssll_handshake *handshake, __u32 number, __u32 reason)
 {
-	struct ssll_layout *layout = layout_of(handshake->library);
+	struct ssll_library *library = library_of(handshake->library);
 
-	return library == (layout ? own_error_library(&layout->library) : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
+	return number == (library ? own_error_library(library) : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
 	       reason < FIRST_SHARED;
 }
 

@@ -12,17 +12,18 @@ enum {
 };
 
 /* A code point of TLS, which has 16 bits wherever the library keeps it. */
-static __always_inline bool read_code_point(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
+static __always_inline bool read_code_point(
+        __u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
 {
-	if (!read_place(ssl, layout, place, value))
+	if (!read_place(ssl, library, place, value))
 		return false;
 	*value = (__u16)*value;
 	return true;
 }
 
-static __always_inline bool read_flag(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
+static __always_inline bool read_flag(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
 {
-	if (!read_place(ssl, layout, place, value))
+	if (!read_place(ssl, library, place, value))
 		return false;
 	*value = *value != 0;
 	return true;
@@ -30,52 +31,52 @@ static __always_inline bool read_flag(__u64 ssl, const struct ssll_layout *layou
 
 /* The group in which this handshake has agreed on a key. A session that is resumed has that of the handshake it comes from. */
 static __always_inline bool read_group(
-        __u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels, __u64 *group)
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *group)
 {
 	__u64 agreed = 0;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_DID_KEX, &agreed))
+	if (!read_place(ssl, library, SSLL_PLACE_OF_DID_KEX, &agreed))
 		return false;
 	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3)
-		return agreed && read_code_point(ssl, layout, SSLL_PLACE_OF_GROUP_TLS13, group);
-	return !labels->values[SSLL_LABEL_RESUMED] && read_code_point(ssl, layout, SSLL_PLACE_OF_GROUP_SESSION, group);
+		return agreed && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP_TLS13, group);
+	return !labels->values[SSLL_LABEL_RESUMED] && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP_SESSION, group);
 }
 
-static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_layout *layout, __u64 *value)
+static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
 	__u64 mode = 0, peer = 0;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_VERIFY_MODE, &mode))
+	if (!read_place(ssl, library, SSLL_PLACE_OF_VERIFY_MODE, &mode))
 		return false;
 	if (!(mode & OPENSSL_VERIFY_PEER)) {
 		*value = SSLL_CLIENT_CERTIFICATE_NOT_ASKED;
 		return true;
 	}
 	/* A session that isn't there yet holds no certificate either. */
-	if (!layout->paths[SSLL_PLACE_OF_PEER_CERTIFICATE].length)
+	if (!library->paths[SSLL_PLACE_OF_PEER_CERTIFICATE].length)
 		return false;
-	read_place(ssl, layout, SSLL_PLACE_OF_PEER_CERTIFICATE, &peer);
+	read_place(ssl, library, SSLL_PLACE_OF_PEER_CERTIFICATE, &peer);
 	*value = peer ? SSLL_CLIENT_CERTIFICATE_GIVEN : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN;
 	return true;
 }
 
 /* One label's value; false where it isn't known. `labels` has those that come before it. */
 static __always_inline bool read_label(
-        __u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels, enum ssll_label label, __u64 *value)
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, enum ssll_label label, __u64 *value)
 {
 	switch (label) {
 	case SSLL_LABEL_VERSION:
-		return read_code_point(ssl, layout, SSLL_PLACE_OF_VERSION, value);
+		return read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value);
 	case SSLL_LABEL_CIPHER:
-		return read_place(ssl, layout, SSLL_PLACE_OF_CIPHER, value);
+		return read_place(ssl, library, SSLL_PLACE_OF_CIPHER, value);
 	case SSLL_LABEL_RESUMED:
-		return read_flag(ssl, layout, SSLL_PLACE_OF_RESUMED, value);
+		return read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
 	case SSLL_LABEL_GROUP:
-		return read_group(ssl, layout, labels, value);
+		return read_group(ssl, library, labels, value);
 	case SSLL_LABEL_SIGNATURE:
-		return read_code_point(ssl, layout, SSLL_PLACE_OF_SIGNATURE, value);
+		return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value);
 	case SSLL_LABEL_CLIENT_CERTIFICATE:
-		return read_client_certificate(ssl, layout, value);
+		return read_client_certificate(ssl, library, value);
 	default:
 		return false;
 	}
@@ -83,14 +84,14 @@ static __always_inline bool read_label(
 
 /* Whether a session id that the client sent is known to be that of a session. One that offers TLS 1.3 makes one up for the sake
  * of middleboxes, and where this side doesn't allow that version it isn't known whether it did. */
-static __always_inline bool means_session(__u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels)
+static __always_inline bool means_session(__u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels)
 {
 	__u64 most = 0, options = 0;
 
 	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3)
 		return true;
-	return read_place(ssl, layout, SSLL_PLACE_OF_MAX_VERSION, &most) &&
-	       read_place(ssl, layout, SSLL_PLACE_OF_OPTIONS, &options) && (!most || most == OPENSSL_TLS1_3) &&
+	return read_place(ssl, library, SSLL_PLACE_OF_MAX_VERSION, &most) &&
+	       read_place(ssl, library, SSLL_PLACE_OF_OPTIONS, &options) && (!most || most == OPENSSL_TLS1_3) &&
 	       !(options & OPENSSL_OP_NO_TLS1_3);
 }
 
@@ -100,15 +101,15 @@ static __always_inline void clear_label(struct ssll_labels *labels, enum ssll_la
 	labels->known &= ~(1U << label);
 }
 
-__noinline int read_labels(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+__noinline int read_labels(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	__u64 value = 0;
 
-	if (!layout || !labels)
+	if (!library || !labels)
 		return 0;
 #pragma unroll
 	for (__u32 label = 0; label < SSLL_LABEL_ROLE; label++) {
-		if (read_label(ssl, layout, labels, label, &value))
+		if (read_label(ssl, library, labels, label, &value))
 			set_label(labels, label, value);
 	}
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Values in a library's structures, read along the paths of a layout, and labels that are set. */
+/* Values in a library's structures, read along the paths in its record, and labels that are set. */
 #ifndef PATHS_BPF_H
 #define PATHS_BPF_H
 
@@ -7,10 +7,16 @@
 #include <bpf/bpf_helpers.h>
 
 #include "handshake.h"
+#include "common/maps.bpf.h"
 
 enum {
 	OPENSSL_TLS1_3 = 0x0304,
 };
+
+static __always_inline struct ssll_library *library_of(__u32 index)
+{
+	return bpf_map_lookup_elem(&libraries, &index);
+}
 
 /* Whether the value at the end of the path could be read. Not static: verified once, whatever calls it. */
 __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
@@ -41,9 +47,9 @@ __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
 	return size == 1 && !bpf_probe_read_user(value, 1, (void *)at);
 }
 
-static __always_inline bool read_place(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
+static __always_inline bool read_place(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
 {
-	return read_path(ssl, &layout->paths[place], value);
+	return read_path(ssl, &library->paths[place], value);
 }
 
 static __always_inline bool is_known(const struct ssll_labels *labels, enum ssll_label label)

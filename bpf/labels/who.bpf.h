@@ -40,17 +40,17 @@ static __always_inline bool has_read_hello(const struct ssll_labels *labels)
  * The name that the client asked for, where SSL_get_servername looks for it. In a session that is resumed before TLS 1.3 it is
  * there only if the application has accepted it, so that what isn't there isn't known.
  */
-static __always_inline void read_server_name(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+static __always_inline void read_server_name(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	bool in_session = labels->values[SSLL_LABEL_RESUMED] && labels->values[SSLL_LABEL_VERSION] != OPENSSL_TLS1_3;
 	__u64 name = 0;
 
-	if (!layout->paths[SSLL_PLACE_OF_SERVER_NAME_SESSION].length || !is_known(labels, SSLL_LABEL_RESUMED) ||
+	if (!library->paths[SSLL_PLACE_OF_SERVER_NAME_SESSION].length || !is_known(labels, SSLL_LABEL_RESUMED) ||
 	        !is_known(labels, SSLL_LABEL_VERSION))
 		return;
 	if (in_session)
-		read_place(ssl, layout, SSLL_PLACE_OF_SERVER_NAME_SESSION, &name);
-	if (!name && !read_place(ssl, layout, SSLL_PLACE_OF_SERVER_NAME, &name))
+		read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME_SESSION, &name);
+	if (!name && !read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME, &name))
 		return;
 	if (name)
 		set_text(labels, SSLL_LABEL_SNI, number_of_string(name, SSLL_TEXT_KIND_SERVER_NAME));
@@ -58,12 +58,12 @@ static __always_inline void read_server_name(__u64 ssl, const struct ssll_layout
 		set_label(labels, SSLL_LABEL_SNI, 0);
 }
 
-static __always_inline void read_protocol(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+static __always_inline void read_protocol(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	__u64 protocol = 0, length = 0;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_ALPN, &protocol) ||
-	        !read_place(ssl, layout, SSLL_PLACE_OF_ALPN_LENGTH, &length))
+	if (!read_place(ssl, library, SSLL_PLACE_OF_ALPN, &protocol) ||
+	        !read_place(ssl, library, SSLL_PLACE_OF_ALPN_LENGTH, &length))
 		return;
 	if (protocol && length)
 		set_text(labels, SSLL_LABEL_ALPN, number_of_bytes(protocol, length, SSLL_TEXT_KIND_PROTOCOL));
@@ -72,12 +72,12 @@ static __always_inline void read_protocol(__u64 ssl, const struct ssll_layout *l
 }
 
 /* The descriptor that the library reads from; false for a BIO that isn't OpenSSL's own for sockets. */
-static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_layout *layout, __u32 *descriptor)
+static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_library *library, __u32 *descriptor)
 {
 	__u64 type = 0, number = 0;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_BIO_TYPE, &type) || type != OPENSSL_BIO_TYPE_SOCKET ||
-	        !read_place(ssl, layout, SSLL_PLACE_OF_BIO_DESCRIPTOR, &number))
+	if (!read_place(ssl, library, SSLL_PLACE_OF_BIO_TYPE, &type) || type != OPENSSL_BIO_TYPE_SOCKET ||
+	        !read_place(ssl, library, SSLL_PLACE_OF_BIO_DESCRIPTOR, &number))
 		return false;
 	*descriptor = number;
 	return true;
@@ -117,13 +117,13 @@ static __noinline int number_of_network(const struct ends *ends)
 
 /* What the socket tells. The port is the listener's: this side's on a server, the peer's on a client; 0 where sockets of its
  * family have none. */
-static __noinline int read_socket(__u64 ssl, const struct ssll_layout *layout, bool server, struct ssll_endpoint *endpoint)
+static __noinline int read_socket(__u64 ssl, const struct ssll_library *library, bool server, struct ssll_endpoint *endpoint)
 {
 	struct ends ends = {};
 	__u32 descriptor;
 	int number;
 
-	if (!read_descriptor(ssl, layout, &descriptor) || !read_ends(descriptor, &ends))
+	if (!read_descriptor(ssl, library, &descriptor) || !read_ends(descriptor, &ends))
 		return 0;
 	/* Without a connection the number isn't that of what the BIO reads from. */
 	if (ends.family != LOCAL_SOCKET && !ends.peer_port)
@@ -154,25 +154,25 @@ static __always_inline void set_endpoint(struct ssll_labels *labels, const struc
 }
 
 /* Where no other labels are read: those that the following depends on. */
-static __always_inline void read_bases(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+static __always_inline void read_bases(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	__u64 value = 0;
 
-	if (read_place(ssl, layout, SSLL_PLACE_OF_VERSION, &value))
+	if (read_place(ssl, library, SSLL_PLACE_OF_VERSION, &value))
 		set_label(labels, SSLL_LABEL_VERSION, (__u16)value);
-	if (read_place(ssl, layout, SSLL_PLACE_OF_CIPHER, &value))
+	if (read_place(ssl, library, SSLL_PLACE_OF_CIPHER, &value))
 		set_label(labels, SSLL_LABEL_CIPHER, value);
-	if (read_place(ssl, layout, SSLL_PLACE_OF_RESUMED, &value))
+	if (read_place(ssl, library, SSLL_PLACE_OF_RESUMED, &value))
 		set_label(labels, SSLL_LABEL_RESUMED, value != 0);
 }
 
 /* What the SSL itself tells. `labels` has what comes before. */
-static __noinline int read_names(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+static __noinline int read_names(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	if (is_asked_for(SSLL_LABEL_SNI))
-		read_server_name(ssl, layout, labels);
+		read_server_name(ssl, library, labels);
 	if (is_asked_for(SSLL_LABEL_ALPN))
-		read_protocol(ssl, layout, labels);
+		read_protocol(ssl, library, labels);
 	return 0;
 }
 

@@ -176,12 +176,12 @@ static __always_inline int note_segment(__u64 socket, const struct sk_buff *buff
 }
 
 /* The TCP socket that the library reads from itself; 0 where there is none, or it can't be told. */
-__noinline __u64 socket_of(__u64 ssl, const struct ssll_layout *layout)
+__noinline __u64 socket_of(__u64 ssl, const struct ssll_library *library)
 {
 	__u32 descriptor;
 	struct sock *sock;
 
-	if (!layout || !read_descriptor(ssl, layout, &descriptor))
+	if (!library || !read_descriptor(ssl, library, &descriptor))
 		return 0;
 	sock = find_socket(descriptor);
 	return sock && is_tcp(sock) ? (__u64)sock : 0;
@@ -220,7 +220,7 @@ __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 
 /* The application may have given the SSL another socket since. */
 static __always_inline void find_socket_again(struct ssll_handshake *handshake, __u64 ssl)
 {
-	__u64 socket = socket_of(ssl, layout_of(handshake->library));
+	__u64 socket = socket_of(ssl, library_of(handshake->library));
 
 	if (!socket || socket == handshake->socket)
 		return;

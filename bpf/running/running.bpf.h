@@ -40,13 +40,6 @@ struct {
 	__type(value, struct ssll_thread);
 } threads SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, struct ssll_layout);
-} layouts SEC(".maps");
-
 static __always_inline __u64 at_most(__u64 time_ns, __u64 most_ns)
 {
 	return time_ns < most_ns ? time_ns : most_ns;
@@ -63,11 +56,6 @@ static __always_inline struct ssll_handshake *find_handshake(__u64 ssl, __u32 tg
 	struct ssll_handshake *handshake = ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
 
 	return handshake || !ssl || !is_excess_used() ? handshake : bpf_map_lookup_elem(&excess_handshakes, &key);
-}
-
-static __always_inline struct ssll_layout *layout_of(__u32 library)
-{
-	return bpf_map_lookup_elem(&layouts, &library);
 }
 
 static __always_inline struct ssll_thread *find_thread(void)

@@ -821,6 +821,17 @@ class KeyUse(ctypes.Structure):
 assert ctypes.sizeof(KeyUse) == 12
 
 
+class Path(ctypes.Structure):
+    _fields_ = (
+        ("offsets", ctypes.c_int32 * 4),
+        ("length", ctypes.c_uint16),
+        ("size", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(Path) == 20
+
+
 class Library(ctypes.Structure):
     _fields_ = (
         ("rwstate", ctypes.c_int32),
@@ -837,31 +848,11 @@ class Library(ctypes.Structure):
         ("server_bits", ctypes.c_int32),
         ("companion", ctypes.c_int32),
         ("attached", ctypes.c_int32),
-    )
-
-
-assert ctypes.sizeof(Library) == 56
-
-
-class Path(ctypes.Structure):
-    _fields_ = (
-        ("offsets", ctypes.c_int32 * 4),
-        ("length", ctypes.c_uint16),
-        ("size", ctypes.c_uint16),
-    )
-
-
-assert ctypes.sizeof(Path) == 20
-
-
-class Layout(ctypes.Structure):
-    _fields_ = (
-        ("library", Library),
         ("paths", Path * 20),
     )
 
 
-assert ctypes.sizeof(Layout) == 456
+assert ctypes.sizeof(Library) == 456
 
 
 class MixKey(ctypes.Structure):
@@ -1057,7 +1048,7 @@ MAPS = {
     "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 56, 256, 0),
+    "libraries": MapShape(2, 4, 456, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +17,7 @@ from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:
+    from ssllatency.code.values import FieldPath
     from ssllatency.engines.follow.following import Following
 
 
@@ -59,7 +60,8 @@ class TracedImage:
     `companion`: set where every process that maps the files is traced, for a file that was not asked for itself, as the
     libcrypto beside a libssl: its calls count only in processes that map the file that was asked for. `root`: the root folder
     of a process that will map the file, "" where it doesn't matter. `own_links`: each process gets links of its own to it, also
-    where other files are attached to by links that all share.
+    where other files are attached to by links that all share. `labels`: the ways from a connection to its handshakes' labels,
+    where these are wanted.
     """
 
     plan: ImagePlan
@@ -68,6 +70,7 @@ class TracedImage:
     companion: bool = False
     root: str = ""
     own_links: bool = False
+    labels: Mapping[str, FieldPath] = field(default_factory=dict, compare=False)
 
 
 MOST_NAMES = int(abi.FollowLimits.NAMES)  # the most names by which processes that start later become targets

@@ -38,7 +38,7 @@ class ProviderSlot:
 
 @dataclass(frozen=True)
 class ReturnValue:
-    """What a function's return value means, by what the function does and by how its stack tells errors."""
+    """The meaning of a function's return value, by what the function does and by how its stack tells errors."""
 
     convention: Convention = Convention.ONE
     returns: Returns = Returns.OPENSSL
@@ -105,5 +105,5 @@ class Operation:
 
     @property
     def return_value(self) -> ReturnValue:
-        """What its return value means."""
+        """The meaning of its return value."""
         return ReturnValue(self.convention, self.returns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls wait for, in the words that all stacks share. Each stack says which of its codes mean which wait (Codes.waits)."""
+"""The waits of calls, in the words that all stacks share. Each stack says which of its codes mean which wait (Codes.waits)."""
 
 from __future__ import annotations
 

@@ -40,14 +40,14 @@ def read(content: bytes) -> Read:
 
     def reading(places: dict[PlaceOf, int]) -> tuple[Values, Counted]:
         ssl = (ctypes.c_uint64 * len(places))(*places.values())
-        layout = abi.Layout()
+        library = abi.Library()
         for number, place in enumerate(places):
-            layout.paths[place].offsets[0], layout.paths[place].length, layout.paths[place].size = 8 * number, 1, 8
+            library.paths[place].offsets[0], library.paths[place].length, library.paths[place].size = 8 * number, 1, 8
         with BpfObject(content, "labels_probe") as opened:
             for table in ("handshakes", "excess_handshakes", "open_calls", "excess_calls"):
                 opened.resize_map(table, 16)
             opened.load()
-            opened.map("layouts", 4, ctypes.sizeof(abi.Layout)).update(ctypes.c_uint32(0), layout)
+            opened.map("libraries", 4, ctypes.sizeof(abi.Library)).update(ctypes.c_uint32(0), library)
             probe = opened.live_section(".data.probe", LabelsProbe)
             probe.ssl, probe.labels.library = ctypes.addressof(ssl), LIBRARY
             program_run = 10  # BPF_PROG_RUN

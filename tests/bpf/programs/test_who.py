@@ -74,12 +74,12 @@ class Reader:
 
     def _run(self, places: Places, *, server: bool, keeps: int = 0, in_call: bool = True, ending: int = 0) -> None:
         self._ssl = (ctypes.c_uint64 * 32)()
-        layout = abi.Layout()
+        library = abi.Library()
         for place, value in places.items():
             self._ssl[place] = value
-            layout.paths[place].offsets[0], layout.paths[place].length = 8 * place, 1
-            layout.paths[place].size = 4 if place is PlaceOf.BIO_TYPE else 8
-        self._opened.map("layouts", 4, ctypes.sizeof(abi.Layout)).update(ctypes.c_uint32(0), layout)
+            library.paths[place].offsets[0], library.paths[place].length = 8 * place, 1
+            library.paths[place].size = 4 if place is PlaceOf.BIO_TYPE else 8
+        self._opened.map("libraries", 4, ctypes.sizeof(abi.Library)).update(ctypes.c_uint32(0), library)
         self._probe.ssl, self._probe.server, self._probe.keeps = _SSL, server, keeps
         self._probe.in_call, self._probe.labels.ending = in_call, ending
         ctypes.memmove(_SSL, self._ssl, ctypes.sizeof(self._ssl))

@@ -18,12 +18,12 @@ SEC("syscall")
 int run_labels(void *ctx)
 {
 	struct ssll_labels labels = {.library = probe.labels.library};
-	struct ssll_layout *layout = layout_of(0);
+	struct ssll_library *library = library_of(0);
 
 	(void)ctx;
-	if (!layout)
+	if (!library)
 		return 1;
-	read_labels(probe.ssl, layout, &labels);
+	read_labels(probe.ssl, library, &labels);
 	add_labels(&labels, 7);
 	probe.labels = labels;
 	return 0;

@@ -23,18 +23,18 @@ SEC("syscall")
 int run_who(void *ctx)
 {
 	struct ssll_labels labels = {.ending = probe.labels.ending};
-	struct ssll_layout *layout = layout_of(0);
+	struct ssll_library *library = library_of(0);
 
 	(void)ctx;
-	if (!layout)
+	if (!library)
 		return 1;
 	if (probe.keeps) {
-		keep_endpoint(probe.ssl, layout, probe.server);
+		keep_endpoint(probe.ssl, library, probe.server);
 		return 0;
 	}
-	read_labels(probe.ssl, layout, &labels);
-	read_names(probe.ssl, layout, &labels);
-	find_endpoint(probe.ssl, layout, probe.server, probe.in_call, &labels);
+	read_labels(probe.ssl, library, &labels);
+	read_names(probe.ssl, library, &labels);
+	find_endpoint(probe.ssl, library, probe.server, probe.in_call, &labels);
 	probe.labels = labels;
 	return 0;
 }

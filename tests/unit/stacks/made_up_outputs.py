@@ -17,7 +17,7 @@ from ssllatency.engines.attach.sites import library_record
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.handshakes import Rows, in_order, tallies
 from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions.handshake_sites import always_watched, error_sites, layout_record, phase_sites, watched
+from ssllatency.engines.sessions.handshake_sites import always_watched, error_sites, phase_sites, watched
 from ssllatency.export.formats import text as metrics
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.points import Labels, labels
@@ -96,6 +96,11 @@ class Processes:
         return labels({"service": name})
 
 
+def library_of(image: TracedImage) -> abi.Library:
+    """Its record as the kernel side has it."""
+    return library_record(image.plan.offsets, stack_named(image.plan.stack), image.labels)
+
+
 def sites(image: TracedImage, plan: HandshakePlan) -> dict[str, Any]:
     """What the kernel side is given for its handshakes."""
     stack = stack_named(image.plan.stack)
@@ -105,7 +110,7 @@ def sites(image: TracedImage, plan: HandshakePlan) -> dict[str, Any]:
         "parts": [abi.Part(cookie & 0x3F).name for _, cookie in begins],
         "ends": len(ends),
         "errors": len(error_sites(plan.errors)),
-        "version_at": list(layout_record(image.plan, plan).paths[abi.PlaceOf.VERSION].offsets)[:1],
+        "version_at": list(library_of(watched(image, plan)).paths[abi.PlaceOf.VERSION].offsets)[:1],
     }
 
 
@@ -125,8 +130,9 @@ def outputs(path: str) -> dict[str, Any]:
         part.read(values, 1 << 20)
         said[part.name] = values
     plan, names = PLAN.make(image, Settings()), NAMES.make(image, Settings())
-    said["kernel"] = library_record(plan.offsets, stack_named(plan.stack)).rwstate
-    said["sites"] = sites(TracedImage(plan, path, (PID,)), HANDSHAKE_PLAN.make(image, Settings()))
+    traced = TracedImage(plan, path, (PID,))
+    said["kernel"] = library_of(traced).rwstate
+    said["sites"] = sites(traced, HANDSHAKE_PLAN.make(image, Settings()))
     said["targets"] = surveyed(path)
     snapshot = measured(plan, names)
     said["handshakes"] = report.render(snapshot)

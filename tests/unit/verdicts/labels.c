@@ -88,15 +88,15 @@ static void read_connections(long number, long known[SSLL_LABELS])
 	for (long i = 0; i < number; i++) {
 		struct made_value ends[SSLL_PLACES], group = {};
 		struct ssll_labels labels = {};
-		struct ssll_layout layout = {};
+		struct ssll_library library = {};
 		bool tls_1_3, resumed;
 		__u64 ssl;
 
 		begin_memory();
 		ssl = place_for(8, true);
 		for (__u32 place = 0; place < SSLL_PLACES; place++)
-			ends[place] = lay_path(&layout.paths[place], ssl, any_value(place));
-		read_labels(ssl, &layout, &labels);
+			ends[place] = lay_path(&library.paths[place], ssl, any_value(place));
+		read_labels(ssl, &library, &labels);
 
 		tls_1_3 = ends[SSLL_PLACE_OF_VERSION].known && (__u16)ends[SSLL_PLACE_OF_VERSION].value == TLS_1_3;
 		resumed = ends[SSLL_PLACE_OF_RESUMED].known && ends[SSLL_PLACE_OF_RESUMED].value;
@@ -118,7 +118,7 @@ static void read_connections(long number, long known[SSLL_LABELS])
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, false, 0);
 		else if (ends[SSLL_PLACE_OF_VERIFY_MODE].value % 2 == 0)
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, true, SSLL_CLIENT_CERTIFICATE_NOT_ASKED);
-		else if (!layout.paths[SSLL_PLACE_OF_PEER_CERTIFICATE].length)
+		else if (!library.paths[SSLL_PLACE_OF_PEER_CERTIFICATE].length)
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, false, 0);
 		else
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, true,

@@ -168,6 +168,7 @@ class Attachment:
             record = library_record(
                 image.plan.offsets,
                 stack_named(image.plan.stack),
+                image.labels,
                 remember=remembers_sides(image.plan),
                 companion=self._companions and image.companion,
                 attached=attached,

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 
 from ssllatency import abi
 from ssllatency.code.machine import Cost
+from ssllatency.code.values import FieldPath
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
@@ -20,6 +22,8 @@ _X86_64 = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}
 _AARCH64 = tuple(f"x{number}" for number in range(31))
 _REGISTERS = {name: number for names in (_X86_64, _AARCH64) for number, name in enumerate(names)}
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
+# Where the kernel side looks for labels, of which there are more.
+_PLACES = {place.name.lower(): place for place in abi.PlaceOf if place is not abi.PlaceOf.PLACES}
 
 Sites = list[tuple[int, int]]
 
@@ -138,15 +142,21 @@ def remembers_sides(plan: ImagePlan) -> bool:
 
 
 def library_record(
-    offsets: SslOffsets, stack: Stack, *, remember: bool = False, companion: bool = False, attached: bool = True
+    offsets: SslOffsets,
+    stack: Stack,
+    labels: Mapping[str, FieldPath] = MappingProxyType({}),
+    *,
+    remember: bool = False,
+    companion: bool = False,
+    attached: bool = True,
 ) -> abi.Library:
-    """The offsets as the kernel side reads them; -1 stands for one that isn't known. `companion` as TracedImage has it;
-    `attached`: all of its sites are."""
+    """A library as the kernel side knows it: the offsets, -1 for one that isn't known, and the ways to what labels handshakes.
+    `companion` as TracedImage has it; `attached`: all of its sites are."""
 
     def offset(value: int | None) -> int:
         return -1 if value is None else value
 
-    return abi.Library(
+    record = abi.Library(
         rwstate=offset(offsets.rwstate),
         server=offset(offsets.server),
         rbio=offset(offsets.rbio),
@@ -163,6 +173,21 @@ def library_record(
         companion=int(companion),
         attached=int(attached),
     )
+    paths = {**labels, **_socket_paths(offsets)}
+    for place in _PLACES.keys() & paths.keys():
+        path, kept = paths[place], record.paths[_PLACES[place]]
+        kept.length, kept.size = len(path.offsets), path.size
+        for step, value in enumerate(path.offsets):
+            kept.offsets[step] = value
+    return record
+
+
+def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
+    """The paths by which what a connection reads from (its BIO) has its type and its descriptor."""
+    if offsets.rbio is None or offsets.bio_method is None or offsets.bio_descriptor is None:
+        return {}
+    bio_type, descriptor = (offsets.rbio, offsets.bio_method, 0), (offsets.rbio, offsets.bio_descriptor)
+    return {"bio_type": FieldPath(bio_type, 4), "bio_descriptor": FieldPath(descriptor, 4)}
 
 
 def joined(first: Mapping[str, Sequence[Sites]], second: Mapping[str, Sequence[Sites]], count: int) -> dict[str, list[Sites]]:

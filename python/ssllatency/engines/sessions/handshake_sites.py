@@ -8,13 +8,12 @@ from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
-from ssllatency.code.values import FieldPath
-from ssllatency.engines.attach.sites import Sites, argument, cookie, library_record, packed, site
+from ssllatency.engines.attach.sites import Sites, argument, cookie, packed, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
 from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
-from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
 from ssllatency.stacks.registry import LIBRARIES, stack_named
@@ -33,7 +32,12 @@ def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
     if plan.within_data:
         wanted |= {*stack.handshake_calls.data}
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
-    return replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code)))
+    return labelled(replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code))), plan)
+
+
+def labelled(image: TracedImage, plan: HandshakePlan) -> TracedImage:
+    """The image with what labels its handshakes."""
+    return replace(image, labels=plan.labels)
 
 
 def _around(planned: Mapping[str, OperationPlan], stack: Stack) -> Iterator[str]:
@@ -143,27 +147,6 @@ def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
         for probe in planned.probes
         if probe.role is not Role.EXIT
     ]
-
-
-def layout_record(image: ImagePlan, plan: HandshakePlan) -> abi.Layout:
-    """The places where a connection of this library keeps its state and its labels."""
-    layout = abi.Layout(library=library_record(image.offsets, stack_named(image.stack)))
-    paths = {**plan.labels, **_socket_paths(image.offsets)}
-    for place in abi.PlaceOf:
-        path = paths.get(place.name.lower()) if place < abi.PlaceOf.PLACES else None
-        if path:
-            layout.paths[place].length, layout.paths[place].size = len(path.offsets), path.size
-            for step, offset in enumerate(path.offsets):
-                layout.paths[place].offsets[step] = offset
-    return layout
-
-
-def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
-    """The paths by which what a connection reads from (its BIO) has its type and its descriptor."""
-    if offsets.rbio is None or offsets.bio_method is None or offsets.bio_descriptor is None:
-        return {}
-    bio_type, descriptor = (offsets.rbio, offsets.bio_method, 0), (offsets.rbio, offsets.bio_descriptor)
-    return {"bio_type": FieldPath(bio_type, 4), "bio_descriptor": FieldPath(descriptor, 4)}
 
 
 def row_mask(by: Sequence[Label]) -> abi.Labels:

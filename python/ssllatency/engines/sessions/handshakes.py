@@ -34,7 +34,6 @@ from ssllatency.engines.sessions import arrivals, who
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
-    layout_record,
     offers_of,
     phase_sites,
     row_mask,
@@ -179,7 +178,6 @@ class HandshakeSession:
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
         self._set_threshold()
-        self._layouts = loaded.map("layouts", 4, size(abi.Layout))
         self._describe(0, self._images, self._plans)
         for ending in ENDINGS:
             self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
@@ -189,9 +187,8 @@ class HandshakeSession:
         self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by, self._singles_by, extremes)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
-        """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
+        """Keeps what these libraries show of their connections; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
-            self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan, plan))
             self._known_places[index] = _places(plan, image.plan.offsets)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:

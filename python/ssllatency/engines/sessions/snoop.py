@@ -17,14 +17,14 @@ from typing import Any
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import MOST_LIBRARIES, argument
+from ssllatency.engines.attach.sites import argument
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.ring import HEADER, Ring, ring_size
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read.collect import OUTCOMES, REASONS
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import who
-from ssllatency.engines.sessions.handshake_sites import layout_record
+from ssllatency.engines.sessions.handshake_sites import labelled
 from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix
@@ -153,11 +153,12 @@ class SnoopSession:
     """
 
     def __init__(self, request: Request, wanted: EventFilter, ring_bytes: int = RING_BYTES, whom: Whom | None = None) -> None:
+        self._whom = whom
+        request = replace(request, images=tuple(map(self._labelled, request.images)))
         self._request, self._wanted, self._size = request, wanted, ring_size(ring_bytes)
         self.attachment = Attachment(request, "snoop")
         self._ring: Ring | None = None
         self._lengths = length_arguments(request, self.attachment.operations)
-        self._whom = whom
         self._windows: Windows | None = None
         self.keys = EventKeys(self.attachment.operations)
 
@@ -168,14 +169,12 @@ class SnoopSession:
         loaded.resize_map("events", self._size)
         if self._whom:
             who.ask(loaded, self._whom.by, self._whom.peer_prefix, _MOST_TEXTS)
-            loaded.resize_map("layouts", MOST_LIBRARIES)
         self.attachment.load()
         size = ctypes.sizeof(abi.Event) if self._whom else abi.EventSize.SHORT
         self._ring = Ring(loaded.map_fd("events"), self._size, size)
         if self._whom:
             texts = Texts(loaded.map("texts", ctypes.sizeof(abi.Text), 4).items)
             self.keys = EventKeys(self.attachment.operations, self._whom.by, texts)
-            self._describe(0, self._request.images)
         if self._request.budget is not None:
             self.attachment.hold([Tier.DATA])
         self.attachment.attach()
@@ -186,13 +185,9 @@ class SnoopSession:
             self._windows = windows_of(self.attachment, self._request.budget)
             self._windows.start(self.attachment.held)
 
-    def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
-        """Tells the programs where SSLs of these libraries keep who shook hands; the first one's number is `first`."""
-        if self._whom is None:
-            return
-        layouts = self.attachment.object.map("layouts", 4, ctypes.sizeof(abi.Layout))
-        for index, image in enumerate(images, first):
-            layouts.update(ctypes.c_uint32(index), layout_record(image.plan, self._whom.plan_of(image)))
+    def _labelled(self, image: TracedImage) -> TracedImage:
+        """The image with where its connections keep who shook hands, where that is asked for."""
+        return labelled(image, self._whom.plan_of(image)) if self._whom else image
 
     def _set_filter(self, section: ctypes.Structure) -> None:
         section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4
@@ -205,8 +200,7 @@ class SnoopSession:
 
         Left out are calls that say their bytes through an argument which these files' sites don't have any more.
         """
-        self._describe(self.attachment.next_number(len(images)), images)
-        self.attachment.extend([self._tellable(image) for image in images])
+        self.attachment.extend([self._tellable(self._labelled(image)) for image in images])
         self._look_soon()
 
     def _look_soon(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.code.machine import Cost
+from ssllatency.code.values import FieldPath
 from ssllatency.engines.attach.sites import cookie, library_record, operations_of, remembers_sides, sites_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
@@ -119,3 +120,21 @@ def test_boringssl_s_places() -> None:
 
 def test_the_catalogue_fits_a_cookie_and_names_nothing_twice() -> None:
     assert len(BY_NAME) == len(CATALOGUE) <= 256
+
+
+def test_a_library_s_record_has_the_ways_to_labels_that_the_kernel_side_reads() -> None:
+    offsets = SslOffsets(rwstate=0x28, rbio=0x10, bio_method=0, bio_descriptor=0x30)
+    labels = {"version": FieldPath((8, 16), 4), "verify_result": FieldPath((24,), 8)}  # the latter isn't read there
+    record = library_record(offsets, OpenSsl(), labels)
+    known = {
+        place.name: list(record.paths[place].offsets)[: record.paths[place].length]
+        for place in abi.PlaceOf
+        if _has(record, place)
+    }
+    assert known == {"VERSION": [8, 16], "BIO_TYPE": [0x10, 0, 0], "BIO_DESCRIPTOR": [0x10, 0x30]}
+    assert record.paths[abi.PlaceOf.VERSION].size == 4
+    assert record.rwstate == 0x28
+
+
+def _has(record: abi.Library, place: abi.PlaceOf) -> bool:
+    return place is not abi.PlaceOf.PLACES and bool(record.paths[place].length)
