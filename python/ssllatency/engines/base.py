@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small interface that every engine has: attach(request) gives a session, session.read() a snapshot."""
+"""Requests: what is traced, and how, whichever engine does it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import Moment
-from ssllatency.model.snapshot import Snapshot, Target
+from ssllatency.model.snapshot import Target
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import ImagePlan
 
@@ -110,36 +110,6 @@ class Request:
     before: Moment | None = None
     spares: bool = False
     extremes: bool = True
-
-
-class Session(Protocol):
-    """Probes that are attached. Counts in a snapshot are cumulative from the start.
-
-    `due_s`: where functions are watched in windows, when it is to be polled next at the latest, by time.monotonic(); else
-    infinity.
-    """
-
-    @property
-    def due_s(self) -> float:
-        """See above."""
-
-    def read(self, *, per_interval: bool = False) -> Snapshot:
-        """Everything counted so far; the extremes are those since the start, or since the last read."""
-
-    def detach(self) -> None:
-        """Removes the probes; what was counted can still be read. May be called twice."""
-
-    def close(self) -> None:
-        """Detaches and frees everything; may be called twice."""
-
-
-class Engine(Protocol):
-    """What attaches the probes of a plan."""
-
-    name: str
-
-    def attach(self, request: Request) -> Session:
-        """Attaches all probes of the request or none; SsllatencyError says why not."""
 
 
 class AttachError(SsllatencyError):

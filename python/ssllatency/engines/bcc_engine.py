@@ -178,6 +178,7 @@ class BccEngine:
     """Attaches plans by programs that bcc has compiled and loaded."""
 
     name = "bcc"
+    abilities = TraceSession.abilities
 
     def attach(self, request: Request) -> TraceSession:
         """Attaches all probes of the request or none."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from ssllatency.engines.base import Engine
+from ssllatency.engines.source import Engine
 from ssllatency.errors import SsllatencyError
 
 AUTO = "auto"

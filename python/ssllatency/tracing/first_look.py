@@ -8,7 +8,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ssllatency.engines.sessions.handshakes import HandshakeSession
+from ssllatency.engines.source import Ability
 from ssllatency.model.handshakes import Ending, Handshakes, Label
 from ssllatency.model.process_label import pid_of
 from ssllatency.targets import Selection
@@ -35,12 +35,8 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack, has_links_option=False)
-
-        def poll() -> None:
-            session.poll()
-
-        [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, poll)
+        session, follower = handshakes.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
+        [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, session.poll)
     return _by_process(snapshot.handshakes, snapshot.duration_s) if snapshot.handshakes else {}
 
 

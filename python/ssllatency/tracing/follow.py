@@ -16,6 +16,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.following import Arrival, Following
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.engines.rules import Rules
+from ssllatency.engines.source import FollowingSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
@@ -43,7 +44,7 @@ from ssllatency.tracing.late.notes import LOOK_S, Notes, name_of
 from ssllatency.tracing.late.on_disk import FilesOnDisk
 from ssllatency.tracing.late.targets import LateTargets
 from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
-from ssllatency.tracing.links.own_links import Growing, OwnLinks
+from ssllatency.tracing.links.own_links import OwnLinks
 from ssllatency.tracing.resolve import Recogniser, Resolved, open_images
 from ssllatency.tracing.seen_files import SeenFiles
 
@@ -94,18 +95,18 @@ def load_early(
 
 
 class Follower:
-    """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out.
-    `has_links_option`: as for who_pays().
+    """The follower of a run's processes and files. `extend` attaches images that came later instead of the session, and may
+    leave some out. `has_links_option`: as for who_pays().
 
     `arrived`: a process to trace maps, or has mapped, one of the files.
     """
 
     def __init__(
         self,
-        session: Growing,
+        session: FollowingSource,
         resolved: Resolved,
         stack: ExitStack,
-        extend: Callable[[Sequence[TracedImage]], None],
+        extend: Callable[[Sequence[TracedImage]], None] | None = None,
         *,
         has_links_option: bool = True,
     ) -> None:
@@ -115,7 +116,7 @@ class Follower:
         self._notes = Notes(self._attachment.notes)
         self._seen = SeenFiles(resolved.files)
         self._links = OwnLinks(session, resolved.spared, self._notes.say)
-        self._files = LateFiles(self._attachment, extend, stack, self._seen, self._links, self._notes)
+        self._files = LateFiles(self._attachment, extend or session.extend, stack, self._seen, self._links, self._notes)
         self._on_disk = FilesOnDisk(self._attachment, resolved.source, stack, self._seen, self._present)
         admits = bool(resolved.selection.libraries)
         self._targets = LateTargets(

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from ssllatency.engines import choice, doctor, resources
 from ssllatency.engines.attach.images import may_be_one_file
-from ssllatency.engines.base import Request, Session
+from ssllatency.engines.base import Request
+from ssllatency.engines.source import Attached
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
@@ -224,37 +225,37 @@ def look_pause_s(due_s: float) -> float:
 
 
 def snapshots(
-    session: Session,
+    source: Attached,
     end: RunEnd,
     interval: float | None,
-    look: Callable[[], None] | None = None,
+    look: Callable[[], object] | None = None,
     earlier: Snapshot | None = None,
 ) -> Iterator[Snapshot]:
     """The whole run as one snapshot, or one for each interval; then the probes are gone. `look` is called many times a second,
     and once more before each snapshot. What was counted by `earlier` isn't in the first."""
     from ssllatency.model.arithmetic.snapshots import difference  # not before the probes are attached
 
-    for later in readings(session, end, interval, look):
+    for later in readings(source, end, interval, look):
         yield later if earlier is None else difference(later, earlier)
         earlier = later
 
 
 def readings(
-    session: Session, end: RunEnd, interval: float | None, look: Callable[[], None] | None = None
+    source: Attached, end: RunEnd, interval: float | None, look: Callable[[], object] | None = None
 ) -> Iterator[Snapshot]:
     """All that was counted so far, after each interval and at the end, as snapshots() has it."""
     stopped = False
     border = time.monotonic() + (interval or math.inf)
     while not stopped:
-        pause = look_pause_s(session.due_s) if look else math.inf
+        pause = look_pause_s(source.due_s) if look else math.inf
         stopped = end.wait(min(border, time.monotonic() + pause))
         if stopped:
-            session.detach()
+            source.detach()
         if look:
             look()
         if not stopped and time.monotonic() < border:
             continue
-        yield session.read(per_interval=interval is not None)
+        yield source.read(per_interval=interval is not None)
         border += interval or 0
         if border <= (now := time.monotonic()):
             border = now + (interval or 0)  # no burst of short ones after one that took too long

@@ -27,7 +27,9 @@ NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), None, False, (
 @contextmanager
 def session_by(*by: Label) -> Iterator[HandshakeSession]:
     base = Request((), (), follow=Rules())
-    made = HandshakeSession(HandshakeRequest(base, (), lambda _: Names(), by, slowest=1, in_flight=1024))
+    made = HandshakeSession(
+        HandshakeRequest(base, lambda _: NO_PHASES, lambda _: lambda _: Names(), by, slowest=1, in_flight=1024)
+    )
     try:
         made.attach()
         yield made
@@ -63,9 +65,9 @@ def test_reads_and_writes_are_watched_once_more_than_a_few_handshakes_slept(
 
 
 def test_files_past_the_bound_are_refused_in_words(session: HandshakeSession) -> None:
-    session.extend([EMPTY] * MOST_LIBRARIES, [NO_PHASES] * MOST_LIBRARIES)
+    session.extend([EMPTY] * MOST_LIBRARIES)
     with pytest.raises(AttachError, match=f"there are {MOST_LIBRARIES} traced files already"):
-        session.extend([EMPTY], [NO_PHASES])
+        session.extend([EMPTY])
     assert len(session.attachment.images) == MOST_LIBRARIES
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines.base import AttachError, Engine, Request
+from ssllatency.engines.base import AttachError, Request
 from ssllatency.engines.bcc_engine import BccEngine
 from ssllatency.engines.bpftrace.engine import BpftraceEngine
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
+from ssllatency.engines.source import Engine
 from ssllatency.probes.planner import plan_image
 from tests.bpf.conftest import Subject, breakpoints, running
 

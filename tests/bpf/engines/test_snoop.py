@@ -56,8 +56,8 @@ def test_every_call_is_one_event(subject: Subject, method: str) -> None:
         session.detach()
         subject.do("calls", 7)
         found = events(session)
-        assert session.losses() == Losses()
-        assert session.in_flight() == 0
+        assert session.read().losses == Losses()
+        assert session.read().in_flight == 0
         assert events(session) == []
     wanted = {("RSA_sign", SUCCESS): 5000, ("RSA_sign", FAILURE): 5000, ("RSA_verify", SUCCESS): 50}
     assert calls(session, found) == wanted
@@ -86,7 +86,7 @@ def test_the_kernel_leaves_other_outcomes_out(subject: Subject, outcomes: set[Ou
         subject.do("reads", 30, -1)
         session.detach()
         found = calls(session, events(session))
-        assert session.losses() == Losses()
+        assert session.read().losses == Losses()
     everything = {("RSA_sign", SUCCESS): 40, ("RSA_sign", FAILURE): 40, ("SSL_read", RETRY): 30}
     assert found == {key: number for key, number in everything.items() if key[1] in outcomes}
 
@@ -97,7 +97,7 @@ def test_the_kernel_leaves_quick_calls_out(subject: Subject) -> None:
     with snooping(subject, EventFilter(minimum_ns)) as session:
         subject.do("calls", 200)
         subject.say("block")
-        while session.in_flight() == 0:
+        while session.read().in_flight == 0:
             pass
         session.wait(minimum_ns / 1e9)
         subject.do("go on")
@@ -114,12 +114,12 @@ def test_what_finds_no_room_is_dropped_and_counted(subject: Subject) -> None:
         for number in (10, 1000, 3, 500):
             subject.do("calls", number)
             found = events(session)
-            was, dropped = dropped, session.losses().events_dropped
+            was, dropped = dropped, session.events_dropped
             assert len(found) + dropped - was == 2 * number
             assert room - 1 <= len(found) <= room or (len(found) == 2 * number and dropped == was)
             seen += len(found)
         session.detach()
-        assert session.losses() == Losses(events_dropped=dropped)
+        assert session.read().losses == Losses(events_dropped=dropped)
         assert seen + dropped == 2 * 1513
         assert dropped > 2000
 
@@ -137,7 +137,7 @@ def test_threads_are_told_apart_and_none_of_their_calls_is_lost(subject: Subject
         subject.do("threads", 16, 1000)
         session.detach()
         found = events(session)
-        assert session.losses() == Losses()
+        assert session.read().losses == Losses()
     callers = Counter(session.keys.caller(event[4]) for event in found)
     assert sorted(callers.values()) == [1000] * 16
     assert {caller.pid for caller in callers} == {subject.pid}

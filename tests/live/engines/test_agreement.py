@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.base import Request, Session
+from ssllatency.engines.base import Request
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
+from ssllatency.engines.source import Source
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.snapshot import Losses
 from ssllatency.targets import Selection
@@ -34,7 +35,7 @@ FROM_TOP = (CONNECTIONS // 4, CONNECTIONS // 2, CONNECTIONS * 3 // 4)  # calls: 
 WITHIN = range(-1, 3)  # buckets: two sites on one instruction may run in either order
 
 
-def attach(pid: int, stack: ExitStack) -> tuple[Session, Session]:
+def attach(pid: int, stack: ExitStack) -> tuple[Source, Source]:
     """By exit sites, and by stock return probes."""
     resolved = resolve(Selection((pid,)), argparse.Namespace(no_return_probes=False, no_cache=False), stack)
     stock = [replace(image, plan=with_return_probes(image.plan)) for image in resolved.images]

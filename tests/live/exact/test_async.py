@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.base import Request, Session
+from ssllatency.engines.base import Request
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
+from ssllatency.engines.source import Source
 from ssllatency.targets import Selection
 from ssllatency.tracing.resolve import resolve
 from tests import machine
@@ -107,7 +108,7 @@ def test_a_stock_return_probe_kills_the_same_server(certificates: Path) -> None:
 
 
 @contextmanager
-def attached(pid: int) -> Iterator[Session]:
+def attached(pid: int) -> Iterator[Source]:
     """The whole catalogue on one process, by the engine itself, which attaches faster than the command."""
     arguments = argparse.Namespace(no_return_probes=False, no_cache=False)
     with ExitStack() as stack:

@@ -413,11 +413,11 @@ def test_a_command_that_measures_handshakes_has_all_that_is_asked_of_its_options
         everyone=False,
         following=None,
         selection=Selection(pids=(1,)),
-        source=None,
+        source=SimpleNamespace(handshake_plan_of=None),
         before=None,
         spared={},
     )
-    assert isinstance(request_for(resolved, [], arguments), HandshakeRequest)
+    assert isinstance(request_for(resolved, arguments), HandshakeRequest)
 
 
 def test_examples_in_help_are_commands_that_parse() -> None:

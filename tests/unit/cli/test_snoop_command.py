@@ -19,8 +19,8 @@ from tests import schema
 from tests.measured.handshakes import Shake
 from tests.unit.reports.report_samples import snapshot_of
 
-from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.sessions.snoop import EventKeys, SnoopSession
+from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.handshakes import Ending, Handshakes, Part, Single
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.tracing.live import RunEnd
@@ -52,14 +52,10 @@ class Session:
     def detach(self) -> None:
         pass
 
-    def losses(self) -> Losses:
-        return Losses()
+    events_dropped = 0
 
-    def sampling(self) -> tuple[()]:
-        return ()
-
-    def in_flight(self) -> int:
-        return 0
+    def read(self) -> Snapshot:
+        return snapshot_of()
 
 
 class Once:
@@ -118,7 +114,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, session: Shaking, *
     file = tmp_path / "output"
     with file.open("w") as output:
         monkeypatch.setattr(sys, "stdout", output)
-        HandshakePrinter(cast(HandshakeSession, session), arguments, cast(RunEnd, cast(Any, Once()))).print_all()
+        HandshakePrinter(cast(HandshakeSource, session), arguments, cast(RunEnd, cast(Any, Once()))).print_all()
     assert session.is_detached
     return file.read_text().splitlines()
 

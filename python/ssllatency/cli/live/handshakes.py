@@ -56,10 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
             modules=["ssllatency.tracing.handshakes"],
             load=lambda known: _load_ahead(known, arguments),
         )
-        from ssllatency.engines.sessions.handshakes import HandshakeSession  # brought in by now
+        from ssllatency.engines.source import Ability  # brought in by now
         from ssllatency.tracing.handshakes import attach
 
-        session, follower = attach(HandshakeSession, resolved, arguments, stack)
+        session, follower = attach(Ability.HANDSHAKES | Ability.SINGLES, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
         show_singles, show_report = _printers(arguments)

@@ -10,8 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from ssllatency.cli import options
-from ssllatency.engines.sessions.full import FullSession
-from ssllatency.engines.sessions.handshakes import HandshakeSession
+from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.account import Account, of_tools
 from ssllatency.load.arguments import endpoint, expected_s, refuse_plain
@@ -117,11 +116,8 @@ def _measure(
     """Both sides of one run."""
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session: HandshakeSession | FullSession
-        if arguments.functions:
-            session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
-        else:
-            session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
+        wanted = Ability.HANDSHAKES | Ability.FUNCTIONS if arguments.functions else Ability.HANDSHAKES
+        session, follower = handshakes.attach(wanted, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
         limit_s = driving.timeout_s(arguments.timeout, whole_s)
         output = _drive(command, account, limit_s, whole_s, session, follower)
@@ -134,7 +130,7 @@ def _drive(
     account: Account | None,
     limit_s: float,
     whole_s: float | None,
-    session: HandshakeSession | FullSession,
+    session: HandshakeSource,
     follower: Follower,
 ) -> Output:
     """Runs the tool, and follows the server's processes meanwhile."""
@@ -148,7 +144,7 @@ def _drive(
         return run_tool(command, timeout_s=limit_s, account=account, progress=meanwhile, stopped=stop_is_asked_for)
 
 
-def _settled(session: HandshakeSession | FullSession) -> Snapshot:
+def _settled(session: HandshakeSource) -> Snapshot:
     """The snapshot at the end, after the last handshakes."""
     driving.settle(session)
     session.detach()

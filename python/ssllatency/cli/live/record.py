@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from ssllatency import __version__
 from ssllatency.cli import options
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import Ability
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output import recordings
 from ssllatency.output.printing import tell
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
+        session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
         writer = stack.enter_context(recordings.Writer(arguments.output, force=arguments.force))
         earlier = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what="functions and handshakes")

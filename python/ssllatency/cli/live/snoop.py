@@ -113,11 +113,11 @@ def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: Exi
 def _print_handshakes(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:
     modules = ["ssllatency.tracing.handshakes", "ssllatency.tracing.snoop.handshakes"]
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True, modules=modules)
-    from ssllatency.engines.sessions.handshakes import HandshakeSession
+    from ssllatency.engines.source import Ability
     from ssllatency.tracing.handshakes import attach
     from ssllatency.tracing.snoop.handshakes import HandshakePrinter
 
-    session, follower = attach(HandshakeSession, resolved, arguments, stack, one_by_one=True)
+    session, follower = attach(Ability.SINGLES, resolved, arguments, stack, one_by_one=True)
     live.announce(resolved, arguments.duration, what="handshakes")
     HandshakePrinter(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()
 

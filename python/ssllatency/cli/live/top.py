@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show, tell
 from ssllatency.tracing import handshakes, live
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
+        session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
         duration = arguments.interval if arguments.once else arguments.duration
         live.announce(resolved, duration, what="functions and handshakes")
         end = End(resolved, duration, follower)

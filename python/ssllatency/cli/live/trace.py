@@ -55,27 +55,27 @@ def run(arguments: argparse.Namespace) -> int:
     engine_name = live.prepare(arguments.engine)
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, modules=[choice.module(engine_name)])
-        from ssllatency.engines.sessions.trace import TraceSession
+        from ssllatency.engines.source import Ability, can_follow
         from ssllatency.tracing.follow import Follower
 
+        engine = choice.engine(engine_name)
         request = replace(
             live.request(resolved, arguments),
             linear=arguments.hist,
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
         )
-        if arguments.budget is not None and engine_name == "bpftrace":
+        if arguments.budget is not None and Ability.BUDGET not in engine.abilities:
             from ssllatency.tracing.forecast import refuse_beyond
 
             refuse_beyond(arguments.budget, resolved, request.hit_costs() if request.hit_costs else None)
-        session = choice.engine(engine_name).attach(request)
-        stack.callback(session.close)
-        follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
+        source = engine.attach(request)
+        stack.callback(source.close)
+        follower = Follower(source, resolved, stack) if can_follow(source) else None
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
         fail_if = FailIf(arguments.fail_if)
         end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)
-        poll = session.poll if isinstance(session, TraceSession) else None
-        for snapshot in live.snapshots(session, end, arguments.interval, poll):
+        for snapshot in live.snapshots(source, end, arguments.interval, source.poll if follower else None):
             fail_if.take(snapshot)
             show(resolved.noted(snapshot))
     return fail_if.status()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ssllatency import __version__
 from ssllatency.cli import options
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.folder import Folder
 from ssllatency.output.printing import show, tell
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
+        session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
         earlier = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what=f"functions and handshakes until {arguments.when.text!r} holds")
         watcher = _watcher(arguments, folder, action)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -24,6 +24,8 @@ from ssllatency.engines.bpftrace.process import BEGIN, EXTRA, OWN_PROBES, Bpftra
 from ssllatency.engines.bpftrace.symbols import symbol_file
 from ssllatency.engines.clock import Span
 from ssllatency.engines.read import collect
+from ssllatency.engines.source import Ability
+from ssllatency.model.handshakes import Single
 from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
@@ -35,6 +37,7 @@ class BpftraceEngine:
     """Attaches plans by running bpftrace."""
 
     name = "bpftrace"
+    abilities = Ability.FUNCTIONS
 
     def attach(self, request: Request) -> BpftraceSession:
         """Attaches all probes of the request or none."""
@@ -53,6 +56,7 @@ class BpftraceSession:
     """The probes of one request."""
 
     _bpftrace: Bpftrace
+    abilities = Ability.FUNCTIONS
     due_s = math.inf  # it knows no windows
 
     def __init__(self, request: Request) -> None:
@@ -92,6 +96,10 @@ class BpftraceSession:
     def _check_code(self) -> None:
         for image in self._request.images:
             check_code(image, (probe.offset for planned in image.plan.operations for probe in planned.probes))
+
+    def poll(self) -> Sequence[Single]:
+        """Nothing is ever due."""
+        return ()
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""

@@ -17,8 +17,8 @@ from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.arithmetic.snapshots import add_losses
+from ssllatency.model.handshakes import Single
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.probes.handshake.plan import HandshakePlan
 
 
 class FullSession:
@@ -27,6 +27,7 @@ class FullSession:
     `attachment` is that of the functions; it grows with later processes.
     """
 
+    abilities = TraceSession.abilities | HandshakeSession.abilities
     _functions: TraceSession
     _handshakes: HandshakeSession
     attachment: Attachment
@@ -56,8 +57,9 @@ class FullSession:
         """Detaches and frees everything; may be called twice."""
         self._opened.close()
 
-    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+    def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later. AttachError where the kernel refuses, for both or for the handshakes alone."""
+        plans = list(map(self._request.plan_of, images))  # before anything is attached, as a file may refuse to be planned
         self._functions.extend(images)
         first = len(self._handshakes.attachment.images)
         self._numbers += [None] * len(images)
@@ -81,14 +83,20 @@ class FullSession:
         """How many handshakes have begun and not ended."""
         return self._handshakes.in_flight
 
-    def poll(self) -> None:
-        """Call it many times a second."""
-        self._handshakes.poll()
+    @property
+    def events_dropped(self) -> int:
+        """How many handshakes that were to be handed over one by one the ring had no room for so far."""
+        return self._handshakes.events_dropped
+
+    def poll(self) -> Sequence[Single]:
+        """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
+        singles = self._handshakes.poll()
         self._functions.poll()
+        return singles
 
     @property
     def due_s(self) -> float:
-        """The seconds until the next call, as Session says."""
+        """The time of the next poll, as for any source."""
         return self._functions.due_s
 
     @property

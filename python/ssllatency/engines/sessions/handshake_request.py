@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a session that measures handshakes."""
+"""Requests for sessions that measure handshakes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ssllatency.accept_queue import AcceptQueueReading
-from ssllatency.engines.base import Request
+from ssllatency.engines.base import Request, TracedImage
 from ssllatency.model.handshakes import Label, PeerPrefix
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.stacks.names import Names
@@ -27,19 +27,20 @@ class Singles:
 
 @dataclass(frozen=True)
 class HandshakeRequest:
-    """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
+    """The measurement that is asked for: `base` says where and whom, `plan_of` how an image's handshakes are split into phases.
 
-    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `slowest`: how
-    many of the slowest handshakes are kept; `singles`: which are handed over one by one, None for none.
-    `in_flight`: how many handshakes can be in flight in one process; there is room for a quarter more, so that others have some
-    beside it, and of the rows it has seven eighths. `blocking`: sockets that block are expected, so that reads and writes are
-    watched from the start, and not only once calls were seen to sleep. `peer_prefix`: what of an address tells a peer's
-    network. `accept_queues`: gives those of processes, with what occurred since it was asked first; None: not known.
+    `names_of`: given images, to which more may be added, the words for the codes of each, by its number. `by`: labels that tell
+    rows apart, at most `most_rows` of them. `slowest`: how many of the slowest handshakes are kept; `singles`: which are handed
+    over one by one, None for none. `in_flight`: how many handshakes can be in flight in one process; there is room for a
+    quarter more, so that others have some beside it, and of the rows it has seven eighths. `blocking`: sockets that block are
+    expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep. `peer_prefix`:
+    what of an address tells a peer's network. `accept_queues`: gives those of processes, with what occurred since it was asked
+    first; None: not known.
     """
 
     base: Request
-    plans: tuple[HandshakePlan, ...]
-    names: Callable[[int], Names]
+    plan_of: Callable[[TracedImage], HandshakePlan]
+    names_of: Callable[[Sequence[TracedImage]], Callable[[int], Names]]
     by: tuple[Label, ...] = ()
     most_rows: int = 64
     slowest: int = 0

@@ -42,6 +42,7 @@ from ssllatency.engines.sessions.handshake_sites import (
     windowed_sites,
 )
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
+from ssllatency.engines.source import Ability
 from ssllatency.model.arithmetic.handshakes import add_tallies, client_wait_ns
 from ssllatency.model.handshakes import (
     WHO,
@@ -80,10 +81,13 @@ _ENGINES = tuple(library.name for library in LIBRARIES.values() if library.offlo
 class HandshakeSession:
     """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
 
+    abilities = Ability.HANDSHAKES | Ability.LABELS | Ability.SINGLES | Ability.FOLLOW | Ability.BUDGET
+
     def __init__(self, request: HandshakeRequest, beside: Attachment | None = None) -> None:
         """`beside`: as for Attachment."""
         self._request, self._beside = request, beside
-        self._images, self._plans = list(request.base.images), list(request.plans)
+        self._images, self._plans = list(request.base.images), list(map(request.plan_of, request.base.images))
+        self._names = request.names_of(self._images)
         base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
         self.attachment = Attachment(
             base, "handshakes", more=_MORE, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
@@ -191,8 +195,10 @@ class HandshakeSession:
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
             self._known_places[index] = _places(plan, image.plan.offsets)
 
-    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
-        """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
+    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan] | None = None) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses. `plans`: theirs, where they are
+        known already."""
+        plans = list(map(self._request.plan_of, images)) if plans is None else plans
         first = self.attachment.next_number(len(images))
         self._describe(first, images, plans)
         self._images += images
@@ -266,8 +272,13 @@ class HandshakeSession:
 
     @property
     def due_s(self) -> float:
-        """As Session has it."""
+        """The time of the next poll, as for any source."""
         return self._windows.due_s
+
+    @property
+    def rests(self) -> bool:
+        """Whether there is a budget, and nobody worked when it was last looked: then `poll` may be called twice a second."""
+        return self._windows.rests
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
@@ -279,7 +290,7 @@ class HandshakeSession:
         over: list[Single] = []
         wall_ns = wall_clock_ns()
         for raw in self._singles.records(abi.Single) if self._singles else ():
-            handshake = collect.single(raw, self._reader, self._request.names, wall_ns)
+            handshake = collect.single(raw, self._reader, self._names, wall_ns)
             self._keep(handshake)
             if self._request.singles and client_wait_ns(handshake.parts) >= self._request.singles.over_ns:
                 over.append(handshake)
@@ -345,7 +356,7 @@ class HandshakeSession:
         )
 
     def _handshakes(self, interval: int) -> Handshakes:
-        names, by = self._request.names, self._request.by
+        names, by = self._names, self._request.by
         counters = self._counters
         created = counters.created  # before, as handshakes begin and end while those in flight are listed
         running = self._in_flight.running()
@@ -419,7 +430,7 @@ class HandshakeSession:
     def _groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
         for _ in range(_READS):
-            groups = self._reader.groups(self._rows.views(), self._request.names, interval)
+            groups = self._reader.groups(self._rows.views(), self._names, interval)
             if all(group.adds_up for group in groups):
                 break
         return groups

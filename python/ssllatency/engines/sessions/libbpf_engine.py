@@ -13,6 +13,7 @@ class LibbpfEngine:
     """Attaches plans by libbpf and the bpf system call."""
 
     name = "libbpf"
+    abilities = TraceSession.abilities
     object_name = "ssllatency"
 
     def attach(self, request: Request) -> TraceSession:

@@ -58,8 +58,13 @@ class PhaseWindows:
 
     @property
     def due_s(self) -> float:
-        """As Session has it."""
+        """The time of the next tick at the latest, as for any source."""
         return self._windows.due_s if self._windows else math.inf
+
+    @property
+    def rests(self) -> bool:
+        """Whether there is a budget, and nobody worked when it was last looked."""
+        return bool(self._windows and self._windows.rests)
 
     @property
     def exact_share(self) -> float | None:

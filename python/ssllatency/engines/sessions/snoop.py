@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +27,11 @@ from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import who
 from ssllatency.engines.sessions.handshake_sites import labelled
 from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
+from ssllatency.engines.source import Ability
 from ssllatency.model.events import Call, Caller, Event, Returned
-from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix
+from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix, Single
 from ssllatency.model.sampling import Sampling
-from ssllatency.model.snapshot import Losses, Outcome
+from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import OperationPlan, Role
@@ -152,6 +154,8 @@ class SnoopSession:
     `attachment` grows with later processes.
     """
 
+    abilities = Ability.CALLS | Ability.FOLLOW | Ability.BUDGET
+
     def __init__(self, request: Request, wanted: EventFilter, ring_bytes: int = RING_BYTES, whom: Whom | None = None) -> None:
         self._whom = whom
         request = replace(request, images=tuple(map(self._labelled, request.images)))
@@ -217,21 +221,46 @@ class SnoopSession:
         self.attachment.include(index, pids)
         self._look_soon()
 
-    def poll(self) -> None:
-        """To be called several times a second."""
+    def poll(self) -> Sequence[Single]:
+        """To be called several times a second; no handshake is handed over."""
         self.attachment.tend()
         if self._windows:
             with ending_if_refused(self._windows, self.attachment):
                 self._windows.tick()
+        return ()
 
     @property
     def due_s(self) -> float:
         """When `poll` is to be called next at the latest, by time.monotonic(); infinity while all is watched."""
         return self._windows.due_s if self._windows else math.inf
 
-    def sampling(self) -> tuple[Sampling, ...]:
-        """Which functions are watched in windows only, and for how much of the time; without estimates, as nothing is counted.
-        Final once the probes are removed."""
+    @property
+    def events_dropped(self) -> int:
+        """How many calls the ring had no room for so far."""
+        return int(self.attachment.counters.events_dropped)
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything but calls, which are taken one by one: what was missed, calls of processes that are gone included, how
+        many calls run now, and which functions are watched in windows only, final once the probes are removed."""
+        del per_interval
+        in_flight = self.attachment.running_calls()
+        return Snapshot(
+            host=os.uname().nodename,
+            kernel=os.uname().release,
+            engine="libbpf",
+            started=self.attachment.span.started,
+            duration_s=self.attachment.span.duration_s,
+            targets=self.attachment.all_targets(),
+            series=(),
+            losses=self.attachment.losses(),
+            in_flight=in_flight,
+            notes=tuple(self.attachment.notes),
+            sampling=self._sampling(),
+        )
+
+    def _sampling(self) -> tuple[Sampling, ...]:
+        """Which functions are watched in windows only, and for how much of the time; without estimates, as nothing is
+        counted."""
         watched = self._windows.by_tier() if self._windows else {}
         return tuple(replace(part, functions=self._functions_of(tier)) for tier, part in watched.items())
 
@@ -249,14 +278,6 @@ class SnoopSession:
         if self._ring is None:
             return iter(())
         return iter(self._ring.read if self._request.budget is None else partial(self._ring.read, _SMALL_BATCH), b"")
-
-    def losses(self) -> Losses:
-        """What was missed so far, calls of processes that are gone included."""
-        return self.attachment.losses()
-
-    def in_flight(self) -> int:
-        """How many calls run now."""
-        return self.attachment.running_calls()
 
     def detach(self) -> None:
         """Removes the probes; the ring can still be read."""

@@ -25,7 +25,9 @@ from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
 from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
+from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import Kept
 from ssllatency.model.sampling import Function, Sampling
@@ -57,6 +59,8 @@ def _row(operations: Sequence[str], linear: LinearRange, raw_key: bytes, raw_row
 
 class TraceSession:
     """The probes of one request. `engine` is the name that the snapshots bear; `attachment` grows with later processes."""
+
+    abilities = Ability.FUNCTIONS | Ability.FOLLOW | Ability.BUDGET
 
     def __init__(self, attachment: Attachment, engine: str) -> None:
         self.attachment, self._engine = attachment, engine
@@ -145,16 +149,17 @@ class TraceSession:
         self.attachment.close()
         self._windows = None
 
-    def poll(self) -> None:
-        """To be called several times a second."""
+    def poll(self) -> Sequence[Single]:
+        """To be called several times a second; no handshake is handed over."""
         self.attachment.tend()
         if self._windows:
             with ending_if_refused(self._windows, self.attachment):
                 self._windows.tick()
+        return ()
 
     @property
     def due_s(self) -> float:
-        """As Session has it."""
+        """The time of the next poll, as for any source."""
         return self._windows.due_s if self._windows else math.inf
 
     @property

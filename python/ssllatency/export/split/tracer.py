@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import Protocol
 
 from ssllatency.engines.resources import trim_heap
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.points import Frames, Reading
@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Attaches what is to be traced as long as `stack`, then answers until a signal asks for the end."""
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-    session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
+    session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
     live.announce(resolved, None, what="functions and handshakes")
     with suppress(Broken):  # run() says so
         channel.send(READY + b"\n")

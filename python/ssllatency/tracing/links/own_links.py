@@ -12,30 +12,23 @@ of one that has them mapped from its parent the first calls may be.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.bpf import kernel
+from ssllatency.engines.source import FollowingSource
 from ssllatency.tracing.links.changed_code import unprobed
 
 _WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, how much is spent on new children
-
-
-class Growing(Protocol):
-    """A session that takes what comes later."""
-
-    attachment: Attachment
-
-    def include(self, index: int, pids: Sequence[int]) -> None:
-        """Attaches the image of that number to processes that came later."""
 
 
 class OwnLinks:
     """Which processes have links of their own, to the files of which numbers, and since when by CLOCK_MONOTONIC."""
 
     def __init__(
-        self, session: Growing, spared: Mapping[int, Collection[int]] | None = None, say: Callable[[str], None] = lambda _: None
+        self,
+        session: FollowingSource,
+        spared: Mapping[int, Collection[int]] | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`spared`: by number of a file, the processes that get no links to it, which was said already. `say` takes the
         sentence about each one that gets none later."""

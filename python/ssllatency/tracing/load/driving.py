@@ -7,8 +7,7 @@ import os
 import socket
 import time
 
-from ssllatency.engines.sessions.full import FullSession
-from ssllatency.engines.sessions.handshakes import HandshakeSession
+from ssllatency.engines.source import HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.run import Ended, Output
@@ -44,7 +43,7 @@ def timeout_s(asked_s: float | None, whole_s: float | None) -> float:
     return asked_s or (_UNKNOWN_S if whole_s is None else whole_s + _LATER_S)
 
 
-def settle(session: HandshakeSession | FullSession) -> None:
+def settle(session: HandshakeSource) -> None:
     """Waits until the server has ended what the tool left it with, for a while at most. Reads nothing: the next read has the
     extremes since the one before."""
     end = time.monotonic() + _SETTLE_S

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ssllatency.engines.sessions.handshakes import HandshakeSession
+from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of
@@ -119,9 +119,9 @@ class _Bench:
 
     def _attach(self, selection: Selection, stack: ExitStack) -> None:
         resolved = live.resolved_ahead(selection, self.arguments, stack, handshakes=True)
-        self.session: HandshakeSession
+        self.session: HandshakeSource
         self.follower: Follower
-        self.session, self.follower = handshakes.attach(HandshakeSession, resolved, self.arguments, stack)
+        self.session, self.follower = handshakes.attach(Ability.HANDSHAKES, resolved, self.arguments, stack)
         live.announce(resolved, None, what="handshakes")
 
     def work(self, runs: Sequence[Run]) -> None:

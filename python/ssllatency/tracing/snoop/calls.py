@@ -61,12 +61,12 @@ class CallPrinter(Printer):
         return self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
 
     def _dropped(self) -> int:
-        return self._session.losses().events_dropped
+        return self._session.events_dropped
 
     def _tell_at_the_end(self) -> None:
-        running = self._session.in_flight()
-        for sentence in unprinted(self._session.sampling()):
+        snapshot = self._session.read()
+        for sentence in unprinted(snapshot.sampling):
             tell_line(sentence)
-        self._tell_counts(running, "had begun and not returned")
-        for line in lost(self._session.losses()):
+        self._tell_counts(snapshot.in_flight, "had begun and not returned")
+        for line in lost(snapshot.losses):
             tell_line(line)

@@ -7,7 +7,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from ssllatency.engines.sessions.handshakes import HandshakeSession
+from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.handshakes import Ending, Single
 from ssllatency.output.printing import tell_line
 from ssllatency.reports.documents.document import single_to_json
@@ -24,7 +24,7 @@ class HandshakePrinter(Printer):
 
     noun = "handshake"
 
-    def __init__(self, session: HandshakeSession, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
+    def __init__(self, session: HandshakeSource, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
         self._session = session
         page = page_for(arguments.columns)
         self._width = page.width

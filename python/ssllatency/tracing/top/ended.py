@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ssllatency.engines.bpf.running import exists
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.live.ended import Kept, folded
 from ssllatency.model.live.reading import UNKNOWN, processes_of
 from ssllatency.model.snapshot import Snapshot
@@ -21,7 +21,9 @@ class LiveSession:
     kinds of handshakes of ended processes are told apart, those of later ones are "other", whose service is "".
     """
 
-    def __init__(self, session: FullSession, services: Services, most: int, is_there: Callable[[int], bool] = exists) -> None:
+    def __init__(
+        self, session: HandshakeSource, services: Services, most: int, is_there: Callable[[int], bool] = exists
+    ) -> None:
         self._session, self._services, self._most, self._is_there = session, services, most, is_there
         self._known: frozenset[int] = frozenset()
         self._kept = Kept()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.live.reading import Reading
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import stop_is_asked_for
@@ -42,7 +42,7 @@ class End(live.RunEnd):
 class Reader:
     """The reader of a session. The probes are gone after the last reading."""
 
-    def __init__(self, session: FullSession, resolved: Resolved, end: live.RunEnd, most: int) -> None:
+    def __init__(self, session: HandshakeSource, resolved: Resolved, end: live.RunEnd, most: int) -> None:
         """`most` as for LiveSession."""
         self._services = Services()
         self._session, self._resolved, self._end = LiveSession(session, self._services, most), resolved, end

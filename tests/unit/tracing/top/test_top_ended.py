@@ -16,7 +16,7 @@ from tests.measured.live_readings import BY, shake
 from tests.measured.live_readings import failed as failing
 from tests.measured.recordings import calls_of, interval_of
 
-from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
 from ssllatency.model.live.history import HISTORY_S, History, tallies
@@ -84,7 +84,7 @@ def _tallies(handshakes: Handshakes) -> Tallies:
 
 def session_of(host: Host, most: int = 256) -> tuple[LiveSession, Services]:
     services = Services(lambda pid, comm: Service(host.alive.get(pid, comm), Kind.UNIT))
-    return LiveSession(cast(FullSession, host), services, most, host.is_there), services
+    return LiveSession(cast(HandshakeSource, host), services, most, host.is_there), services
 
 
 def read(session: LiveSession, services: Services) -> Reading:
