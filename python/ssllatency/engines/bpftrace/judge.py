@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a call ended, in bpftrace's language: bpf/common/outcome.bpf.h and bpf/calls/side.bpf.h in C. Pure functions to lines.
 
-They speak of $value (the return value as an int32), $raw (all of its register) and $ssl (the SSL *).
+tests/unit/verdicts holds the verdicts against those of these headers, for all codes. The lines speak of $value (the return
+value as an int32), $raw (all of its register) and $ssl (the SSL *).
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ def _failed(offsets: SslOffsets, emit: Emit) -> Lines:
 def _transport(offsets: SslOffsets, codes: Codes, emit: Emit) -> Lines:
     """A wait for the socket only where the BIO says so: the SSL still wants to read when the peer is gone."""
     unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
-    if offsets.rbio is None or offsets.wbio is None or offsets.bio_flags is None:
+    if offsets.bio_flags is None:
         return [unknown]
     other = f"($flags & 4) == 4 && *(int32*)uptr($bio + {offsets.bio_flags + 4})"  # the reason lies behind the flags
     return [
-        f"$bio = *(uint64*)uptr($ssl + {offsets.wbio});",
+        f"$bio = {_pointer(offsets.wbio)};",
         f"if ($want == {codes.reading}) {{",
-        f"$bio = *(uint64*)uptr($ssl + {offsets.rbio});",
+        f"$bio = {_pointer(offsets.rbio)};",
         "}",
         f"$flags = *(int32*)uptr($bio + {offsets.bio_flags});",
         "if ($bio == 0) {",
@@ -119,6 +120,11 @@ def _transport(offsets: SslOffsets, codes: Codes, emit: Emit) -> Lines:
         *_broken_off(offsets, codes, emit),
         "}",
     ]
+
+
+def _pointer(offset: int | None) -> str:
+    """The pointer at this offset of the SSL, 0 where it isn't known where that is."""
+    return "(uint64)0" if offset is None else f"*(uint64*)uptr($ssl + {offset})"
 
 
 def _broken_off(offsets: SslOffsets, codes: Codes, emit: Emit) -> Lines:
