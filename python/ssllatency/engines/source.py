@@ -85,11 +85,12 @@ class FollowingSource(Source, Protocol):
         """Attaches the image of that number to processes that came later."""
 
 
-class HandshakeSource(FollowingSource, Protocol):
-    """A source of handshakes that runs for as long as one likes: one that declares HANDSHAKES and FOLLOW.
+class HandshakeSource(Source, Protocol):
+    """A source of handshakes: one that declares HANDSHAKES.
 
     `ended`: the number of handshakes that have ended so far; `in_flight`: of those that have begun and not ended;
-    `events_dropped`: of those that were to be handed over one by one and for which there was no room.
+    `events_dropped`: of those that were to be handed over one by one and for which there was no room. `notes`: sentences for
+    the reader, as they came up.
     """
 
     @property
@@ -102,6 +103,10 @@ class HandshakeSource(FollowingSource, Protocol):
 
     @property
     def events_dropped(self) -> int:
+        """See above."""
+
+    @property
+    def notes(self) -> Sequence[str]:
         """See above."""
 
     @property

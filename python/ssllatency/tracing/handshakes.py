@@ -45,7 +45,7 @@ def attach(
     return source, Follower(source, resolved, stack, has_links_option=has_links_option)
 
 
-def source_of(wanted: Ability, request: HandshakeRequest) -> HandshakeSource:
+def source_of(wanted: Ability, request: HandshakeRequest) -> HandshakeSession | FullSession:
     """The source for a request that can do what is wanted, and least beyond."""
     if wanted in HandshakeSession.abilities:
         return HandshakeSession(request)

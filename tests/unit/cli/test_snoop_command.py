@@ -11,16 +11,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests import schema
 from tests.measured.handshakes import Shake
+from tests.measured.replay import Replay
 from tests.unit.reports.report_samples import snapshot_of
 
 from ssllatency.engines.sessions.snoop import EventKeys, SnoopSession
-from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.handshakes import Ending, Handshakes, Part, Single
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.tracing.live import RunEnd
@@ -81,23 +80,17 @@ def test_what_is_due_is_done_between_batches(monkeypatch: pytest.MonkeyPatch, du
     assert session.polled == polled
 
 
-class Shaking:
+class Shaking(Replay):
     """Hands over `singles` in one go, and says that some were dropped."""
 
-    due_s = math.inf
-    attachment = SimpleNamespace(notes=(DUPLICATE,))
+    notes = (DUPLICATE,)
 
     def __init__(self, singles: list[Single], dropped: int) -> None:
-        self._singles, self.events_dropped, self.is_detached = singles, dropped, False
+        super().__init__(singles=[singles])
+        self.events_dropped = dropped
 
-    def poll(self) -> list[Single]:
-        taken, self._singles = self._singles, []
-        return taken
-
-    def detach(self) -> None:
-        self.is_detached = True
-
-    def read(self) -> Snapshot:
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        del per_interval
         snapshot = snapshot_of(handshakes=Handshakes((), in_flight=2, partial=3))
         return replace(snapshot, losses=Losses(events_dropped=self.events_dropped), notes=(DUPLICATE,))
 
@@ -114,7 +107,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, session: Shaking, *
     file = tmp_path / "output"
     with file.open("w") as output:
         monkeypatch.setattr(sys, "stdout", output)
-        HandshakePrinter(cast(HandshakeSource, session), arguments, cast(RunEnd, cast(Any, Once()))).print_all()
+        HandshakePrinter(session, arguments, cast(RunEnd, cast(Any, Once()))).print_all()
     assert session.is_detached
     return file.read_text().splitlines()
 

@@ -14,7 +14,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.measured.recordings import recording_of
+from tests.measured.replay import Replay
 
+from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import STOP, stop_is_asked_for, wait_for
 from ssllatency.targets import Selection
@@ -25,11 +29,12 @@ from ssllatency.tracing.resolve import Resolved
 SOURCE = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True))
 
 
-class SlowSession:
-    """A session whose reading takes a while; in the third a signal comes."""
+class SlowSource(Replay):
+    """A source whose reading takes a while; in the third a signal comes."""
 
     def __init__(self, number: signal.Signals | None) -> None:
-        self.reads, self._number, self.due_s = 0, number, math.inf
+        super().__init__()
+        self._number = number
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         assert per_interval
@@ -38,9 +43,6 @@ class SlowSession:
         if self.reads == 3 and self._number:
             signal.pthread_kill(threading.get_ident(), self._number)  # another thread may not have it blocked
         return Snapshot("web1", "6.1.0", "libbpf", "2030-01-31T12:00:00Z", self.reads, (), ())
-
-    def detach(self) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +61,8 @@ def ending(duration: float) -> RunEnd:
 
 @pytest.mark.parametrize("number", sorted(STOP))
 def test_a_signal_ends_a_run_whose_intervals_take_longer_than_they_last(number: signal.Signals) -> None:
-    session = SlowSession(number)
-    assert len(list(snapshots(cast("Any", session), ending(60), 0.001))) == session.reads == 4
+    session = SlowSource(number)
+    assert len(list(snapshots(session, ending(60), 0.001))) == session.reads == 4
 
 
 @pytest.mark.parametrize("number", sorted(STOP))
@@ -116,16 +118,31 @@ def test_a_session_is_polled_when_a_window_is_due(due_in_s: float, pause_s: floa
         waited.append(until - 1000)
         return True
 
-    session, end = SlowSession(None), SimpleNamespace(wait=wait)
+    session, end = SlowSource(None), SimpleNamespace(wait=wait)
     session.due_s = 1000 + due_in_s
-    assert len(list(readings(cast("Any", session), cast("Any", end), 60, lambda: None))) == 1
+    assert len(list(readings(session, cast("Any", end), 60, lambda: None))) == 1
     assert waited == [pytest.approx(pause_s)]
 
 
 def test_an_interval_that_took_too_long_is_not_made_up_for() -> None:
-    session, number = SlowSession(None), 0
-    for _ in snapshots(cast("Any", session), ending(2), 0.4):
+    session, number = SlowSource(None), 0
+    for _ in snapshots(session, ending(2), 0.4):
         number += 1
         if number == 1:
             time.sleep(1.3)  # three more would have begun meanwhile
     assert number <= 4
+
+
+def test_intervals_that_are_replayed_come_back_as_they_were() -> None:
+    intervals = recording_of(seed=7, intervals=4).runs[0].intervals
+    source = Replay(intervals)
+    back = list(snapshots(source, ending(0.05), 0.001))[: len(intervals)]
+    assert source.is_detached
+    assert [counts(interval) for interval in back] == [counts(interval) for interval in intervals]
+
+
+def counts(interval: Snapshot) -> tuple[object, ...]:
+    assert interval.handshakes
+    whole = total(interval.handshakes, Ending.SUCCESS)
+    assert whole
+    return whole.count, {part: (times.count, times.total_ns) for part, times in whole.parts.items()}

@@ -276,6 +276,11 @@ class HandshakeSession:
         return self._windows.due_s
 
     @property
+    def notes(self) -> Sequence[str]:
+        """The sentences for the reader that have come up so far."""
+        return self.attachment.notes
+
+    @property
     def rests(self) -> bool:
         """Whether there is a budget, and nobody worked when it was last looked: then `poll` may be called twice a second."""
         return self._windows.rests

@@ -7,16 +7,14 @@ import argparse
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Protocol
 
 from ssllatency.engines.resources import trim_heap
-from ssllatency.engines.source import Ability
+from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.points import Frames, Reading
 from ssllatency.export.services import Services
 from ssllatency.export.split.channel import READY, Broken, TracersEnd
-from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshakes, live
@@ -42,33 +40,12 @@ def run(
     Tracer(session, follower, channel, exposition, resolved.source.gather).run()
 
 
-class Reader(Protocol):
-    """What traces."""
-
-    @property
-    def due_s(self) -> float:
-        """By when `poll` is to be called next at the latest, by time.monotonic()."""
-
-    @property
-    def rests(self) -> bool:
-        """Whether `poll` may be called less often."""
-
-    def poll(self) -> object:
-        """To be called several times a second."""
-
-    def read(self, *, per_interval: bool = False) -> Snapshot:
-        """Everything counted so far."""
-
-    def forget(self, pids: set[int]) -> None:
-        """These processes have ended, and their counts are kept elsewhere."""
-
-
 class Tracer:
     """Runs until a signal asks for the end. SsllatencyError where the other process has ended."""
 
     def __init__(
         self,
-        session: Reader,
+        session: HandshakeSource,
         follower: Follower,
         channel: TracersEnd,
         exposition: Exposition,

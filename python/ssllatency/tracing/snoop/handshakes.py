@@ -54,7 +54,7 @@ class HandshakePrinter(Printer):
         if handshakes and (sentence := phases_sentence(handshakes, estimated=False)):
             tell_line(sentence)
         self._tell_counts(handshakes.in_flight if handshakes else 0, "had begun and not ended")
-        said = self._session.attachment.notes
+        said = self._session.notes
         for note in losses.notes(snapshot):
             if note not in said:
                 tell_line(f"Note: {note}")

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.measured.live_readings import BY, shake
 from tests.measured.live_readings import failed as failing
 from tests.measured.recordings import calls_of, interval_of
+from tests.measured.replay import Replay
 
-from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
 from ssllatency.model.live.history import HISTORY_S, History, tallies
@@ -31,15 +30,15 @@ from ssllatency.tracing.top.recorder import Recorder
 from ssllatency.tracing.top.services import Services
 
 
-@dataclass
-class Host:
+class Host(Replay):
     """Processes that come and go, and a session whose counts are by process until they are forgotten."""
 
-    alive: dict[int, str] = field(default_factory=dict)
-    counted: dict[int, list[Shake]] = field(default_factory=dict)
-    truth: list[tuple[float, str, Shake]] = field(default_factory=list)  # when each ended, of which service
-    second: float = 0.0
-    due_s: float = 0.0
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive: dict[int, str] = {}
+        self.counted: dict[int, list[Shake]] = {}
+        self.truth: list[tuple[float, str, Shake]] = []  # when each ended, of which service
+        self.second = 0.0
 
     def process(self, pid: int, service: str) -> None:
         self.alive[pid] = service
@@ -56,13 +55,7 @@ class Host:
     def is_there(self, pid: int) -> bool:
         return pid in self.alive
 
-    def poll(self) -> None:
-        pass
-
-    def detach(self) -> None:
-        pass
-
-    def forget(self, pids: set[int]) -> None:
+    def forget(self, pids: Collection[int]) -> None:
         for pid in pids:
             self.counted.pop(pid, None)
 
@@ -84,7 +77,7 @@ def _tallies(handshakes: Handshakes) -> Tallies:
 
 def session_of(host: Host, most: int = 256) -> tuple[LiveSession, Services]:
     services = Services(lambda pid, comm: Service(host.alive.get(pid, comm), Kind.UNIT))
-    return LiveSession(cast(HandshakeSource, host), services, most, host.is_there), services
+    return LiveSession(host, services, most, host.is_there), services
 
 
 def read(session: LiveSession, services: Services) -> Reading:
