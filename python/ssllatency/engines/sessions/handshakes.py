@@ -7,12 +7,9 @@ rest (docs/measured/memory.md).
 
 from __future__ import annotations
 
-import ctypes
-import heapq
-import mmap
 import os
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from ssllatency import abi
@@ -20,37 +17,30 @@ from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
-from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.bpf.ring import Ring, ring_size
-from ssllatency.engines.bpf.running import InFlight
 from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.read.collect import Extremes
-from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
-from ssllatency.engines.read.names import ENDINGS
-from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions import arrivals, who
-from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
+from ssllatency.engines.read.cpu_time import threads_cpu_s
+from ssllatency.engines.sessions import arrivals
+from ssllatency.engines.sessions.handshake_counts import Counts, make_room
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
-    BATCH_FUNCTIONS,
     offers_of,
     phase_sites,
-    row_mask,
     sites_by_program,
     watched,
     windowed_sites,
 )
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
+from ssllatency.engines.sessions.singles import SingleHandshakes
 from ssllatency.engines.source import Ability
-from ssllatency.model.arithmetic.handshakes import add_tallies, client_wait_ns
+from ssllatency.model.arithmetic.handshakes import add_tallies
 from ssllatency.model.handshakes import (
     WHO,
-    Group,
     Handshakes,
     Label,
     Offload,
-    PollingThread,
     Role,
     Single,
 )
@@ -62,19 +52,8 @@ from ssllatency.stacks.registry import LIBRARIES
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")
-_MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
-_READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
-# The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
-# values of labels in four rows.
-_TALLIES = {
-    "causes": abi.TableSize.CAUSES,
-    "keys": abi.TableSize.KEYS,
-    "mix": abi.TableSize.MIX,
-}
-_TALLIES_OF_ROW = 16
-_NEVER = (1 << 64) - 1
 _ENGINES = tuple(library.name for library in LIBRARIES.values() if library.offloads)
 
 
@@ -87,20 +66,14 @@ class HandshakeSession:
         """`beside`: as for Attachment."""
         self._request, self._beside = request, beside
         self._images, self._plans = list(request.base.images), list(map(request.plan_of, request.base.images))
-        self._names = request.names_of(self._images)
         base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
         self.attachment = Attachment(
             base, "handshakes", more=_MORE, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
         )
-        self._singles: Ring | None = None
-        self._slowest: list[tuple[int, int, Single]] = []
-        self._seen = 0
+        self._opened = ExitStack()
         self._watches_wakes = False
         self._watches_transport = request.blocking
         self._arrivals = arrivals.Arrivals(self.attachment)
-        self._dropped = 0
-        self._known_places: dict[int, frozenset[Label]] = {}
-        self._kept_names: dict[int, str] = {}
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 
     def load_ahead(self) -> None:
@@ -111,24 +84,8 @@ class HandshakeSession:
 
     def _adjust(self) -> None:
         """Before loading: adjusts the object to the request."""
-        loaded = self.attachment.object
-        config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
-        config.mask = row_mask(self._request.by)
-        in_flight, rows = self._request.in_flight, self._request.most_rows if self._request.by else len(ENDINGS)
-        excess = max(1, in_flight // 4)
-        config.most_handshakes = in_flight - excess
-        config.most_rows = rows - rows // 8
-        loaded.resize_map("handshakes", in_flight)
-        loaded.resize_map("excess_handshakes", excess)
-        loaded.resize_map("singles", self._singles_bytes)
-        loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
-        self._arrivals.make_room(loaded, in_flight)
-        loaded.resize_map("rows", len(ENDINGS) + rows)
-        loaded.resize_map("processes", self._request.most_rows)
-        if Label.PROCESS in self._request.by:
-            for name, entries in _TALLIES.items():
-                loaded.resize_map(name, entries + _TALLIES_OF_ROW * rows)
-        self._prepare_who(loaded, config)
+        make_room(self.attachment.object, self._request)
+        self._arrivals.make_room(self.attachment.object, self._request.in_flight)
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
@@ -145,21 +102,6 @@ class HandshakeSession:
         self._begin_windows()
         self._accept_queues()
 
-    def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
-        """Asks for what of the labels tells who shook hands, and makes room for it."""
-        singles = self._request.singles
-        by, most = (*self._request.by, *self._singles_by), self._request.most_rows
-        if singles and singles.by:
-            most = max(most, singles.most_texts)
-        texts = who.ask(loaded, by, self._request.peer_prefix, most)
-        config.most_texts = texts - texts // 8
-        if Label.PORT in by or Label.PEER in by:
-            loaded.resize_map("endpoints", self._request.in_flight)
-
-    @property
-    def _singles_by(self) -> tuple[Label, ...]:
-        return self._request.singles.by if self._request.singles else ()
-
     @property
     def _within_data(self) -> bool:
         """Whether reads and writes have to be watched."""
@@ -170,30 +112,19 @@ class HandshakeSession:
             self._windows.begin(within_data=self._within_data)
 
     def _fill_maps(self) -> None:
-        loaded, size = self.attachment.object, ctypes.sizeof
-        self._rows = loaded.map("rows", size(abi.Labels), size(abi.HandshakeRow))
-        self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
-        self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
-        self._mix = loaded.map("mix", size(abi.MixKey), 8)
-        self._batches = loaded.map("batches", size(abi.BatchKey), 8)
-        self._pollers = loaded.map("pollers", 4, size(abi.Poller))
-        self._in_flight = InFlight(loaded)
-        self._singles = Ring(loaded.map_fd("singles"), self._singles_bytes, size(abi.Single))
+        loaded = self.attachment.object
+        self._singles = SingleHandshakes(loaded, self._request)
+        self._opened.callback(self._singles.close)
+        self._counts = Counts(loaded, self._request, self._request.names_of(self._images), self.attachment.name_of)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
-        self._set_threshold()
+        self._counters.threshold_ns = self._singles.threshold_ns
         self._describe(0, self._images, self._plans)
-        for ending in ENDINGS:
-            self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
-        self._processes = loaded.map("processes", 4, size(abi.Process))
-        texts = Texts(loaded.map("texts", size(abi.Text), 4).items)
-        extremes = Extremes(self._request.base.extremes)
-        self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by, self._singles_by, extremes)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Keeps what these libraries show of their connections; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
-            self._known_places[index] = _places(plan, image.plan.offsets)
+            self._counts.known_places[index] = _places(plan, image.plan.offsets)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan] | None = None) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses. `plans`: theirs, where they are
@@ -268,7 +199,7 @@ class HandshakeSession:
     @property
     def in_flight(self) -> int:
         """How many handshakes have begun and not ended."""
-        return len(self._in_flight.running())
+        return len(self._counts.in_flight.running())
 
     @property
     def due_s(self) -> float:
@@ -292,37 +223,10 @@ class HandshakeSession:
         self._watch_wakes()
         self._watch_transport()
         self._arrivals.poll()
-        over: list[Single] = []
         wall_ns = wall_clock_ns()
-        for raw in self._singles.records(abi.Single) if self._singles else ():
-            handshake = collect.single(raw, self._reader, self._names, wall_ns)
-            self._keep(handshake)
-            if self._request.singles and client_wait_ns(handshake.parts) >= self._request.singles.over_ns:
-                over.append(handshake)
-        self._set_threshold()
+        over = list(self._singles.take(lambda raw: self._counts.single(raw, wall_ns)))
+        self._counters.threshold_ns = self._singles.threshold_ns
         return over
-
-    def _keep(self, handshake: Single) -> None:
-        self._seen += 1
-        heapq.heappush(self._slowest, (client_wait_ns(handshake.parts), -self._seen, handshake))
-        while len(self._slowest) > self._request.slowest:
-            heapq.heappop(self._slowest)
-
-    @property
-    def _singles_bytes(self) -> int:
-        """The size of the ring for handshakes that are handed over one by one: the least where none is."""
-        if self._request.singles:
-            return ring_size(self._request.singles.ring_bytes)
-        return Singles.ring_bytes if self._request.slowest else mmap.PAGESIZE
-
-    def _set_threshold(self) -> None:
-        """Handshakes whose clients waited for less than both bounds aren't handed over: the kept ones' least, once they are
-        enough."""
-        wanted = [self._request.singles.over_ns] if self._request.singles else []
-        if self._request.slowest:
-            full = len(self._slowest) >= self._request.slowest
-            wanted.append(self._slowest[0][0] if full else 0)
-        self._counters.threshold_ns = min(wanted, default=_NEVER)
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
@@ -332,14 +236,13 @@ class HandshakeSession:
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""
         self.attachment.detach()
-        if self._singles:
-            self._singles.close()
+        self._opened.close()
         self.attachment.close()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
-            self._reader.extremes = Extremes(self._request.base.extremes)
+            self._counts.rows.extremes = Extremes(self._request.base.extremes)
         handshakes = self._handshakes(self.attachment.next_interval())
         return Snapshot(
             host=os.uname().nodename,
@@ -361,24 +264,24 @@ class HandshakeSession:
         )
 
     def _handshakes(self, interval: int) -> Handshakes:
-        names, by = self._names, self._request.by
+        by = self._request.by
         counters = self._counters
         created = counters.created  # before, as handshakes begin and end while those in flight are listed
-        running = self._in_flight.running()
-        self._dropped = max(self._dropped, created - len(running) - self._in_flight.cut_off - counters.ended)
-        by_process = collect.tallies(self._causes.items(), self._keys.items(), self._mix.items(), names)
+        running = self._counts.in_flight.running()
+        dropped = self._counts.dropped(created, len(running), counters.ended)
+        by_process = self._counts.tallies()
         tallies = collect.in_order(add_tallies(by_process.values()))
         accept_queues = self._accept_queues()
         return Handshakes(
-            groups=self._groups(interval),
+            groups=self._counts.groups(interval),
             causes=tallies.causes,
             keys=tallies.keys,
             mix=tallies.mix,
-            slowest=tuple(handshake for _, _, handshake in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
+            slowest=tuple(self._singles.slowest),
             by=by,
             role=Role(self._request.base.role),
             in_flight=len(running),
-            dropped=self._dropped,
+            dropped=dropped,
             unattributed=counters.unattributed,
             unsplit=counters.unsplit,
             slept=counters.slept,
@@ -389,7 +292,7 @@ class HandshakeSession:
             quotas=True,
             exact_share=self._windows.exact_share,
             unknown_labels=self._unknown_labels(),
-            offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
+            offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running), dropped),
             by_process=by_process if Label.PROCESS in by else {},
             accept_queues=accept_queues.queues,
             overflows_untold=accept_queues.untold,
@@ -402,51 +305,21 @@ class HandshakeSession:
             return AcceptQueueReading(None)
         return read({target.pid for target in self.attachment.all_targets()})
 
-    def _name_of(self, pid: int) -> str:
-        """The name that the programs have kept of a process with a row of its own."""
-        if pid not in self._kept_names:
-            for key, raw in self._processes.items():
-                self._kept_names[int.from_bytes(key, "little")] = abi.Process.from_buffer_copy(raw).comm.decode(
-                    errors="replace"
-                )
-        return self._kept_names.get(pid) or self.attachment.name_of(pid)
-
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows and tallies of processes that had ended before the last `read`; later snapshots are without their
         handshakes."""
-        for raw_key, pid in self._reader.processes():
-            if pid in pids and self._rows.delete(raw_key):
-                self._in_flight.give_back(pid, abi.Shared.ROWS)
-        for table, kind, shared in (
-            (self._causes, abi.CauseKey, abi.Shared.CAUSES),
-            (self._keys, abi.KeyUse, abi.Shared.KEYS),
-            (self._mix, abi.MixKey, abi.Shared.MIX),
-        ):
-            for raw_key, _ in list(table.items()):
-                pid = kind.from_buffer_copy(raw_key).tgid
-                if pid in pids and table.delete(raw_key):
-                    self._in_flight.give_back(pid, shared)
-        for pid in pids:
-            self._processes.delete(pid.to_bytes(4, "little"))
-            self._kept_names.pop(pid, None)
+        self._counts.forget(pids)
         if self._beside is None:
             self.attachment.forget(pids)
 
-    def _groups(self, interval: int) -> tuple[Group, ...]:
-        """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
-        for _ in range(_READS):
-            groups = self._reader.groups(self._rows.views(), self._names, interval)
-            if all(group.adds_up for group in groups):
-                break
-        return groups
-
     def _notes(self) -> tuple[str, ...]:
-        number = self._in_flight.cut_off
+        number = self._counts.in_flight.cut_off
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
         return (*self.attachment.notes, *([cut_off] if number else []), *self._windows.notes(self._counters.within_data))
 
     def _unknown_labels(self) -> dict[Label, str]:
-        places_by_image = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
+        known = self._counts.known_places
+        places_by_image = [known[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
         wanted = [label for label in Label if label not in WHO or label in self._request.by]
         hidden = [label for label in wanted if any(label not in places for places in places_by_image)]
         return dict.fromkeys(hidden, "the library's accessors don't show where it lies")
@@ -456,7 +329,7 @@ class HandshakeSession:
         kinds = {image.plan.kind for image in self._images}
         return [kind for kind in _ENGINES if kind in kinds]
 
-    def _offload(self, waiting: int) -> Offload | None:
+    def _offload(self, waiting: int, dropped: int) -> Offload | None:
         """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
         counters, engines = self._counters, self._engines()
         if not (engines or counters.pauses):
@@ -464,23 +337,14 @@ class HandshakeSession:
         return Offload(
             engine=", ".join(engines) or "ASYNC jobs",
             waiting=waiting,
-            most_waiting=None if self._dropped else counters.most_waiting_offload,  # dropped handshakes may still wait
+            most_waiting=None if dropped else counters.most_waiting_offload,  # dropped handshakes may still wait
             pauses=counters.pauses,
             handshakes=counters.paused,
             software=counters.software,
             unseen=counters.unseen,
-            batches=collect.batches(self._batches.items(), BATCH_FUNCTIONS),
-            pollers=self._polling_threads(),
+            batches=self._counts.batches(),
+            pollers=self._counts.polling_threads(self._cpu_before),
         )
-
-    def _polling_threads(self) -> tuple[PollingThread, ...]:
-        threads = []
-        for raw_tid, raw in self._pollers.items():
-            tid, poller = int.from_bytes(raw_tid, "little"), abi.Poller.from_buffer_copy(raw)
-            now = thread_cpu_s(poller.tgid, tid)
-            cpu_s = None if now is None else now - self._cpu_before.get(tid, 0.0)
-            threads.append(PollingThread(poller.tgid, tid, poller.comm.decode(errors="replace"), poller.completions, cpu_s))
-        return tuple(sorted(threads, key=lambda thread: -thread.completions))
 
     def _missing(self) -> tuple[Missing, ...]:
         return tuple(Missing(missing.what, plan.path, missing.reason) for plan in self._plans for missing in plan.missing)

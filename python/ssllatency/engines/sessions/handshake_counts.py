@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counts that the object handshakes keeps in its maps: how much room they get, and how they are read into the model."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Mapping
+
+from ssllatency import abi
+from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.running import InFlight
+from ssllatency.engines.read import handshakes as collect
+from ssllatency.engines.read.collect import Extremes
+from ssllatency.engines.read.cpu_time import thread_cpu_s
+from ssllatency.engines.read.names import ENDINGS
+from ssllatency.engines.read.who import Texts
+from ssllatency.engines.sessions import who
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest
+from ssllatency.engines.sessions.handshake_sites import BATCH_FUNCTIONS, row_mask
+from ssllatency.engines.sessions.singles import ring_bytes
+from ssllatency.model.handshakes import Batches, Group, Label, PollingThread, Single, Tallies
+
+_MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
+_READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
+# The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
+# values of labels in four rows.
+_TALLIES = {
+    "causes": abi.TableSize.CAUSES,
+    "keys": abi.TableSize.KEYS,
+    "mix": abi.TableSize.MIX,
+}
+_TALLIES_OF_ROW = 16
+
+
+def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
+    """Before loading: makes the maps as large as the request needs them, and tells the programs so."""
+    config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
+    config.mask = row_mask(request.by)
+    in_flight, rows = request.in_flight, request.most_rows if request.by else len(ENDINGS)
+    excess = max(1, in_flight // 4)
+    config.most_handshakes = in_flight - excess
+    config.most_rows = rows - rows // 8
+    loaded.resize_map("handshakes", in_flight)
+    loaded.resize_map("excess_handshakes", excess)
+    loaded.resize_map("singles", ring_bytes(request))
+    loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
+    loaded.resize_map("rows", len(ENDINGS) + rows)
+    loaded.resize_map("processes", request.most_rows)
+    if Label.PROCESS in request.by:
+        for name, entries in _TALLIES.items():
+            loaded.resize_map(name, entries + _TALLIES_OF_ROW * rows)
+    _make_room_for_who(loaded, request, config)
+
+
+def _make_room_for_who(loaded: Loadable, request: HandshakeRequest, config: ctypes.Structure) -> None:
+    """Asks for what of the labels tells who shook hands, and makes room for it."""
+    singles = request.singles
+    by, most = (*request.by, *_singles_by(request)), request.most_rows
+    if singles and singles.by:
+        most = max(most, singles.most_texts)
+    texts = who.ask(loaded, by, request.peer_prefix, most)
+    config.most_texts = texts - texts // 8
+    if Label.PORT in by or Label.PEER in by:
+        loaded.resize_map("endpoints", request.in_flight)
+
+
+def _singles_by(request: HandshakeRequest) -> tuple[Label, ...]:
+    return request.singles.by if request.singles else ()
+
+
+class Counts:
+    """The counts of a loaded object. `rows` reads its labels' keys and rows; `in_flight` are the handshakes that run.
+
+    `known_places` are the labels whose places each library shows, by its number: whoever describes libraries to the programs
+    fills it in. `names` gives the words for a library's codes, `comm_of` the name of a process without a row of its own.
+    """
+
+    def __init__(
+        self, loaded: Loadable, request: HandshakeRequest, names: collect.NamesOf, comm_of: Callable[[int], str]
+    ) -> None:
+        size = ctypes.sizeof
+        self._names, self._comm_of = names, comm_of
+        self._rows = loaded.map("rows", size(abi.Labels), size(abi.HandshakeRow))
+        self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
+        self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
+        self._mix = loaded.map("mix", size(abi.MixKey), 8)
+        self._batches = loaded.map("batches", size(abi.BatchKey), 8)
+        self._pollers = loaded.map("pollers", 4, size(abi.Poller))
+        self._processes = loaded.map("processes", 4, size(abi.Process))
+        self._comms: dict[int, str] = {}
+        self._dropped = 0
+        self.in_flight = InFlight(loaded)
+        self.known_places: dict[int, frozenset[Label]] = {}
+        for ending in ENDINGS:
+            self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
+        self.rows = collect.Rows(
+            self.known_places,
+            self._name_of,
+            Texts(loaded.map("texts", size(abi.Text), 4).items),
+            request.by,
+            _singles_by(request),
+            Extremes(request.base.extremes),
+        )
+
+    def groups(self, interval: int) -> tuple[Group, ...]:
+        """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
+        for _ in range(_READS):
+            groups = self.rows.groups(self._rows.views(), self._names, interval)
+            if all(group.adds_up for group in groups):
+                break
+        return groups
+
+    def tallies(self) -> dict[int, Tallies]:
+        """The counts beside the rows, by process."""
+        return collect.tallies(self._causes.items(), self._keys.items(), self._mix.items(), self._names)
+
+    def single(self, raw: abi.Single, wall_ns: int) -> Single:
+        """A handshake that was handed over; `wall_ns` as wall_clock_ns() tells it."""
+        return collect.single(raw, self.rows, self._names, wall_ns)
+
+    def dropped(self, created: int, running: int, ended: int) -> int:
+        """How many handshakes were dropped so far for want of room, where so many had begun, so many run, and so many have
+        ended."""
+        self._dropped = max(self._dropped, created - running - self.in_flight.cut_off - ended)
+        return self._dropped
+
+    def batches(self) -> tuple[Batches, ...]:
+        """The calls that worked on several operations at a time."""
+        return collect.batches(self._batches.items(), BATCH_FUNCTIONS)
+
+    def polling_threads(self, cpu_before_s: Mapping[int, float]) -> tuple[PollingThread, ...]:
+        """The threads that polled for completions, with the processor time that each has used since the one given by thread."""
+        threads = []
+        for raw_tid, raw in self._pollers.items():
+            tid, poller = int.from_bytes(raw_tid, "little"), abi.Poller.from_buffer_copy(raw)
+            now = thread_cpu_s(poller.tgid, tid)
+            cpu_s = None if now is None else now - cpu_before_s.get(tid, 0.0)
+            threads.append(PollingThread(poller.tgid, tid, poller.comm.decode(errors="replace"), poller.completions, cpu_s))
+        return tuple(sorted(threads, key=lambda thread: -thread.completions))
+
+    def _name_of(self, pid: int) -> str:
+        """The name that the programs have kept of a process with a row of its own."""
+        if pid not in self._comms:
+            for key, raw in self._processes.items():
+                self._comms[int.from_bytes(key, "little")] = abi.Process.from_buffer_copy(raw).comm.decode(errors="replace")
+        return self._comms.get(pid) or self._comm_of(pid)
+
+    def forget(self, pids: Collection[int]) -> None:
+        """Frees the rows and tallies of processes that had ended before they were read last."""
+        for raw_key, pid in self.rows.processes():
+            if pid in pids and self._rows.delete(raw_key):
+                self.in_flight.give_back(pid, abi.Shared.ROWS)
+        for table, kind, shared in (
+            (self._causes, abi.CauseKey, abi.Shared.CAUSES),
+            (self._keys, abi.KeyUse, abi.Shared.KEYS),
+            (self._mix, abi.MixKey, abi.Shared.MIX),
+        ):
+            for raw_key, _ in list(table.items()):
+                pid = kind.from_buffer_copy(raw_key).tgid
+                if pid in pids and table.delete(raw_key):
+                    self.in_flight.give_back(pid, shared)
+        for pid in pids:
+            self._processes.delete(pid.to_bytes(4, "little"))
+            self._comms.pop(pid, None)
