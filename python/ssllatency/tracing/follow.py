@@ -23,37 +23,30 @@ from ssllatency.probes.costs import HitCosts
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.stopping import wait_for
 from ssllatency.targets import (
-    MOST_OF_PROCESS,
     MappedFile,
     Members,
     Selection,
-    TracedFile,
     all_processes,
     can_have_children,
     exists,
-    holds_tls,
     is_unified,
     kept_comm,
-    may_hold_tls,
     members,
-    recognised_file,
     tls_candidates,
 )
 from ssllatency.tracing.late.files import LateFiles, OnDisk, Told
-from ssllatency.tracing.late.notes import LOOK_S, Notes, name_of
+from ssllatency.tracing.late.new_files import NewFiles
+from ssllatency.tracing.late.notes import Notes, name_of
 from ssllatency.tracing.late.on_disk import FilesOnDisk
 from ssllatency.tracing.late.targets import LateTargets
-from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
+from ssllatency.tracing.late.waiting import LookTimes, WaitingProcesses
+from ssllatency.tracing.links.others import OtherUsers, maps_any
 from ssllatency.tracing.links.own_links import OwnLinks
-from ssllatency.tracing.resolve import Recogniser, Resolved, open_images
+from ssllatency.tracing.resolve import Resolved
 from ssllatency.tracing.seen_files import SeenFiles
 
-_SOON_S = 0.1  # how often it is looked who is there at most, when processes start
 _AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
-_MOST_WAITING = 4096
-# A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
-_MOST_LOOK_S, _MOST_FILES = 0.25, 8
-_MOST_TOLD = 256  # mappings of one process that wait to be looked at
+_MOST_FILES = 8  # a process may map new files for ever: one look takes so many of a process; the rest waits for the next one
 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
@@ -96,7 +89,7 @@ def load_early(
 
 class Follower:
     """The follower of a run's processes and files. `extend` attaches images that came later instead of the session, and may
-    leave some out. `has_links_option`: as for who_pays().
+    leave some out. `has_links_option`: as for OtherUsers.
 
     `arrived`: a process to trace maps, or has mapped, one of the files.
     """
@@ -110,27 +103,27 @@ class Follower:
         *,
         has_links_option: bool = True,
     ) -> None:
-        self._attachment, self._resolved, self._stack = session.attachment, resolved, stack
-        self._has_links_option = has_links_option
-        self._recognise = Recogniser(resolved.source, resolved.known_files)
+        self._attachment, self._resolved = session.attachment, resolved
         self._notes = Notes(self._attachment.notes)
         self._seen = SeenFiles(resolved.files)
         self._links = OwnLinks(session, resolved.spared, self._notes.say)
         self._files = LateFiles(self._attachment, extend or session.extend, stack, self._seen, self._links, self._notes)
+        self._times, self._waiting = LookTimes(), WaitingProcesses()
+        self._new_files = NewFiles(resolved, stack, self._files, self._seen, self._notes, self._times, self._waiting)
         self._on_disk = FilesOnDisk(self._attachment, resolved.source, stack, self._seen, self._present)
         admits = bool(resolved.selection.libraries)
         self._targets = LateTargets(
             self._attachment, self._seen, self._links, self._notes, self._hear_more, self._arrive, admits=admits
         )
-        self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
-        self._waiting: dict[int, Told] = {}  # by process, what it has mapped
         self.arrived = not resolved.waits
-        self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
-        self._look_ends = 0.0
+        self._lost = 0
         self._members = Members(resolved.selection)
-        self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
         alone = self._attachment.each_process or resolved.selection.everything
-        self._others = None if alone else OtherUsers(self._seen.shared, self._seen.hints, self._is_target)
+        self._others = (
+            None
+            if alone
+            else OtherUsers(self._seen.shared, self._seen.hints, self._is_target, has_links_option=has_links_option)
+        )
         if self._attachment.unfollowed:
             self._notes.say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
@@ -159,7 +152,7 @@ class Follower:
     def look(self) -> None:
         """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time
         for waits for the next look."""
-        self._look_ends = time.monotonic() + _MOST_LOOK_S
+        self._times.begin()
         self._seen.begin_look()
         following = self._attachment.following
         self._look_for_others()
@@ -171,21 +164,19 @@ class Follower:
             self._files.warn_of_copied()
             self._look_around()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
-            for pid in list(self._waiting)[:_AT_ONCE]:
+            for pid in self._waiting.first(_AT_ONCE):
                 if following:
                     self._hear_of_children(following)
-                self._look_at(pid, self._waiting.pop(pid))
-                if self._is_late():
+                self._look_at(pid, self._waiting.take(pid))
+                if self._times.is_late:
                     break
 
     def _look_for_others(self) -> None:
         """Says once, when there are any, which other processes pay for the links that the targets share."""
         others = self._others.look() if self._others else []
-        if others:
+        if self._others and others:
+            self._notes.say(self._others.sentence(others, self._attachment.images, self._hit_costs()))
             self._others = None
-            self._notes.say(
-                who_pays(others, self._attachment.images, self._hit_costs(), has_links_option=self._has_links_option)
-            )
 
     def _hit_costs(self) -> HitCosts | None:
         meter = self._attachment.processes.meter
@@ -205,9 +196,6 @@ class Follower:
             return maps_any(pid, {identity for identity, number in self._seen.traced.items() if not images[number].companion})
         return bool(following and following.has_been(pid))
 
-    def _is_late(self) -> bool:
-        return time.monotonic() >= self._look_ends
-
     def _hear(self, following: Following) -> None:
         """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
         self._hear_of_children(following)
@@ -218,20 +206,16 @@ class Follower:
             self._others.hear(following.by_others)
         for mapping in mapped:
             self._take_notice(mapping, self._seen.certain(mapping))
-            if self._matters(mapping) and (mapping.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
-                times = self._waiting.setdefault(mapping.pid, {})
-                if len(times) < _MOST_TOLD:
-                    times.setdefault((mapping.numbers, mapping.path), mapping)
+            if self._matters(mapping):
+                self._waiting.hear(mapping)
 
     def _hear_of_children(self, following: Following) -> None:
         """Attaches at once to children that have links of their own: each may make its first call at any moment."""
         for pid, arrival in following.joined().items():
             if arrival.parent:
                 self._link_child(pid, arrival)
-            self._waiting.setdefault(pid, {})
-        if following.counters.dropped > self._dropped:
-            self._notes.say(f"{following.counters.dropped - self._dropped} notices of new processes were lost.")
-            self._dropped = following.counters.dropped
+            self._waiting.add(pid)
+        self._notes.say_dropped(following.counters.dropped)
 
     def _link_child(self, pid: int, arrival: Arrival) -> None:
         """A child that has a traced file mapped from its parent may have made calls before: it counts as late however soon."""
@@ -282,12 +266,8 @@ class Follower:
 
     def _is_time(self) -> bool:
         """Whether it is to be looked who is there."""
-        following, now = self._attachment.following, time.monotonic()
-        joined = following.counters.joined if following else 0
-        if now < self._looked_at + (_SOON_S if joined != self._joined else LOOK_S):
-            return False
-        self._looked_at, self._joined = now, joined
-        return True
+        following = self._attachment.following
+        return self._times.is_time(following.counters.joined if following else 0)
 
     def anyone_left(self) -> bool:
         """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
@@ -308,19 +288,17 @@ class Follower:
                     f"{following.lost - self._lost} notices of mapped files were lost: all processes are looked at again."
                 )
             self._lost = following.lost
-            self._looked.clear()
-        if self._resolved.everyone and sees and self._looked:
+            self._waiting.looked.clear()
+        if self._resolved.everyone and sees and self._waiting.looked:
             self._links.keep({pid for pid in self._links.pids if exists(pid)})
             return
         if following and (selection.lasts or selection.container is not None):
             self._refill(following)
         present = self._present()
-        self._looked &= present
+        self._waiting.looked &= present
         self._links.keep(present)
-        self._files_of = {pid: number for pid, number in self._files_of.items() if pid in present}
-        new = (present - self._looked) if sees else present
-        for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
-            self._waiting[pid] = {}
+        self._new_files.keep(present)
+        self._waiting.add_new((present - self._waiting.looked) if sees else present)
 
     def _present(self) -> set[int]:
         if self._resolved.everyone:
@@ -336,15 +314,19 @@ class Follower:
             candidates, examined = tls_candidates(pid), 0
             if not candidates and mapped and not self._resolved.selection.libraries:
                 self._look_back(pid, mapped)
-            while (new := self._unknown(pid, candidates)) and examined < _MOST_FILES and not (examined and self._is_late()):
+            while (
+                (new := self._new_files.unknown(pid, candidates))
+                and examined < _MOST_FILES
+                and not (examined and self._times.is_late)
+            ):
                 mapped |= self._heard_of(pid)
-                self._take(pid, new[: _MOST_FILES - examined], mapped)
+                self._new_files.take(pid, new[: _MOST_FILES - examined], mapped)
                 examined += len(new)
                 candidates = tls_candidates(pid)  # its loader may have gone on meanwhile
             if new:
                 self._put_off(pid, mapped)
             elif pid in self._waiting:
-                self._waiting[pid] = mapped | self._waiting[pid]
+                self._waiting.add_again(pid, mapped)
             else:
                 self._settle(pid, candidates, mapped)
             self._targets.enlist(pid, candidates)
@@ -353,7 +335,7 @@ class Follower:
                 self._notes.refuse(f"{name_of(pid)} can't be inspected: {error}")
         for mapping in mapped.values():
             self._take_notice(mapping, self._seen.number_told(mapping, candidates))
-        self._looked.add(pid)
+        self._waiting.looked.add(pid)
 
     def _settle(self, pid: int, candidates: Sequence[MappedFile], mapped: Told) -> None:
         """Has nobody looked at any more for having mapped one of these files that are known not to be traced."""
@@ -367,6 +349,7 @@ class Follower:
         """Has those files traced that a process had mapped which is gone: the next one like it maps them as well. Files for
         which there is no time wait for the next look."""
         fresh: list[OnDisk] = []
+        left: Told = {}
         has_looked = False
         for key, mapping in mapped.items():
             number = self._seen.certain(mapping)
@@ -374,11 +357,13 @@ class Follower:
                 if self._attachment.has_own_links(number):
                     self._attachment.late.add(pid)
             elif not self._seen.is_settled(mapping) and (not self._resolved.everyone or has_library_name(mapping.path)):
-                if has_looked and self._is_late():
-                    self._waiting.setdefault(pid, {})[key] = mapping
+                if has_looked and self._times.is_late:
+                    left[key] = mapping
                     continue
                 found, has_looked = self._on_disk.image_of(mapping), True
                 fresh += [(found[0], mapping, found[1])] if found else []
+        if left:
+            self._waiting.add_again(pid, left)
         if fresh:
             self.arrived = True
             self._files.add_from_disk(pid, fresh, mapped)
@@ -386,7 +371,7 @@ class Follower:
     def _put_off(self, pid: int, mapped: Told) -> None:
         """Has the next look go on with a process that has mapped more new files than one look takes."""
         self._notes.say(f"{name_of(pid)} maps new files faster than they can be inspected: the rest are traced later.")
-        self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
+        self._waiting.put_off(pid, mapped)
 
     def _arrive(self) -> None:
         self.arrived = True
@@ -398,62 +383,4 @@ class Follower:
     def _heard_of(self, pid: int) -> Told:
         """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
         self._hear_more()
-        return self._waiting.pop(pid, {})
-
-    def _unknown(self, pid: int, files: Sequence[MappedFile]) -> list[MappedFile]:
-        """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
-        if self._resolved.selection.libraries:
-            return []
-        new = [file for file in files if not self._seen.is_examined(pid, file) and self._may_hold_tls(pid, file)]
-        room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
-        if new and (room <= 0 or self._seen.is_full):
-            whose = f"{name_of(pid)} has mapped" if room <= 0 else "The processes have mapped"
-            self._notes.say(f"{whose} so many new files that those it maps from now on aren't inspected.")
-            return []
-        return new[: max(0, room)]
-
-    def _may_hold_tls(self, pid: int, file: MappedFile) -> bool:
-        """By its name at once; of others each is looked at once. Those for which there is no time wait for the next look."""
-        if has_library_name(file.path):
-            return True
-        if self._seen.is_dismissed(pid, file):
-            return False
-        if self._is_late():
-            self._waiting.setdefault(pid, {})
-            return False
-        try:
-            holds = holds_tls(pid, file, self._recognise.holds)
-        except SsllatencyError:
-            if not exists(pid):  # another process may map it as well
-                return False
-            holds = may_hold_tls(file.path)  # then it is told why it can't be looked into
-        if not holds:
-            self._seen.dismiss(pid, file)
-        return holds
-
-    def _take(self, pid: int, new: Sequence[MappedFile], mapped: Told) -> None:
-        """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again."""
-        self._seen.examine(pid, new)
-        self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
-        try:
-            files = self._recognised(pid, new)
-            images = open_images(files, self._resolved.source, self._stack, self._files.beside(pid)) if files else ()
-        except SsllatencyError:
-            if not exists(pid):  # another process may map them as well
-                self._seen.unexamine(pid, new)
-            raise
-        self._files.add(pid, files, images, mapped)
-
-    def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
-        """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
-        files = []
-        for mapping in new:
-            try:
-                file = recognised_file(pid, mapping, self._recognise)
-            except SsllatencyError as error:
-                if not exists(pid):
-                    raise
-                self._notes.refuse(f"{name_of(pid)} maps a file that can't be inspected: {error}")
-                continue
-            files += [file] if file else []
-        return files
+        return self._waiting.take(pid)

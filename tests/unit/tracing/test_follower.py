@@ -25,7 +25,7 @@ from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile, Version
 from ssllatency.tracing import follow, hit_costs
 from ssllatency.tracing.follow import Follower
-from ssllatency.tracing.late import files, notes, on_disk, targets
+from ssllatency.tracing.late import files, new_files, notes, on_disk, targets, waiting
 from ssllatency.tracing.links import others, own_links
 from ssllatency.tracing.resolve import Resolved, library_of
 
@@ -165,13 +165,13 @@ class Session:
     def look(self) -> None:
         """Several times, as if a second had passed before each."""
         for _ in range(3):
-            self._follower._looked_at = 0.0
+            self._follower._times._looked_at = 0.0
             self._follower.look()
 
 
 def play(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
     """Has the follower's modules use this in place of what they call by that name."""
-    modules = [module for module in (follow, files, notes, on_disk, targets) if hasattr(module, name)]
+    modules = [module for module in (follow, files, new_files, notes, on_disk, targets, waiting) if hasattr(module, name)]
     assert modules
     for module in modules:
         monkeypatch.setattr(module, name, value)
@@ -191,7 +191,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(hit_costs, "of_this_machine", lambda: None)
     opened = iter(range(50, 5000))
     monkeypatch.setattr(
-        follow, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
+        new_files, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
     )
     return made
 

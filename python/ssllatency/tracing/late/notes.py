@@ -19,7 +19,7 @@ class Notes:
     def __init__(self, notes: list[str]) -> None:
         self.refused = 0
         self._notes = notes
-        self._unsaid = 0
+        self._unsaid = self._dropped = 0
 
     def say(self, sentence: str) -> None:
         """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
@@ -31,6 +31,12 @@ class Notes:
             return
         self._unsaid += 1
         self._notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
+
+    def say_dropped(self, dropped: int) -> None:
+        """Says how many notices of new processes were lost since it said so; `dropped` in all so far."""
+        if dropped > self._dropped:
+            self.say(f"{dropped - self._dropped} notices of new processes were lost.")
+            self._dropped = dropped
 
     def refuse(self, sentence: str) -> None:
         """Says why something isn't traced."""

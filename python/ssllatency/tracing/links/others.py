@@ -30,10 +30,18 @@ class OtherUsers:
     """Looks who else maps the traced files, a part of all processes at a time; then hears of those that come later.
 
     `files` are the traced files, of which more may come, `hints` their numbers in the kernel's notices. `is_target` says
-    whether a process is traced, or was.
+    whether a process is traced, or was. `has_links_option`: as for who_pays().
     """
 
-    def __init__(self, files: Collection[Identity], hints: Collection[Numbers], is_target: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        files: Collection[Identity],
+        hints: Collection[Numbers],
+        is_target: Callable[[int], bool],
+        *,
+        has_links_option: bool = True,
+    ) -> None:
+        self._has_links_option = has_links_option
         self._files, self._hints, self._is_target = files, hints, is_target
         self._left: list[int] | None = None  # processes that weren't looked at yet; None before the first look
         self._found: dict[int, Process] = {}
@@ -50,6 +58,10 @@ class OtherUsers:
         while self._left and time.monotonic() < ends:
             self._take(self._left.pop())
         return [] if self._left else [process for pid, process in self._found.items() if not self._is_target(pid)]
+
+    def sentence(self, others: Sequence[Process], images: Iterable[TracedImage], costs: HitCosts | None) -> str:
+        """The sentences about those that were found, as who_pays() has them."""
+        return who_pays(others, images, costs, has_links_option=self._has_links_option)
 
     def _take(self, pid: int) -> None:
         if not self._is_target(pid) and maps_any(pid, self._files):
