@@ -19,25 +19,23 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
-from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
+from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
 from ssllatency.engines.attach.processes import Processes
 from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
-    ImageSites,
     Sites,
-    joined,
     library_record,
     numbered,
     remembers_sides,
-    sites_of,
 )
+from ssllatency.engines.attach.tiers import SitesOf, TierProbes
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel, process_slots
 from ssllatency.engines.bpf.libbpf import BpfObject
@@ -46,6 +44,7 @@ from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
 from ssllatency.engines.cost.hits import make_room
+from ssllatency.engines.follow.following import Following
 from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
@@ -54,8 +53,6 @@ from ssllatency.stacks.registry import stack_named
 from ssllatency.stopping import end_if_asked
 
 _SHORT_CALL_S = 0.001  # in which most calls end
-
-SitesOf = Callable[[int], Mapping[str, Sites]]
 
 
 class Attachment:
@@ -87,33 +84,57 @@ class Attachment:
         if beside:
             beside._others_beside.append(self)
         self.processes: Processes = beside.processes if beside else Processes(request)
-        self.targets, self.notes, self.late = self.processes.targets, self.processes.notes, self.processes.late
-        self.following, self.unfollowed = self.processes.following, self.processes.unfollowed
-        self._pids = sorted({pid for image in request.images for pid in image.pids})
         followed = request if self.following else replace(request, follow=None)
         self.each_process = links_each_process(followed, self.method)
-        self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
         self.processes.filtered |= self._filtered
-        self._companions = request.everyone and not self.each_process and any(image.companion for image in request.images)
-        # With a budget, each tier's probes by themselves. The last of them stay longest, and have what isn't a function's.
-        tiers: Sequence[Tier | None] = tuple(Tier) if request.budget is not None else (None,)
-        self._probings: dict[Tier | None, Probing] = {
-            tier: Probing(Linker(self.object, self.method, self.each_process), programs) for tier in tiers
-        }
-        self._probing = self._probings[tiers[-1]]
-        self._shut: set[Tier] = set()
+        self._probes = TierProbes(
+            self.operations,
+            lambda: Probing(Linker(self.object, self.method, self.each_process), programs),
+            by_tier=request.budget is not None,
+        )
         self._times_taken_in = 0  # what is below handshakes
-        self._held: set[Tier] = set()
-        self._left_alone: set[int] = set()  # numbers of images that get no probe any more
         self._changed_files = ChangedFiles()
-        self._came_back: set[Tier] = set()
-        self._below: SitesOf | None = None
         self.processes.when_ended.append(self._release)
         self._words: dict[int, int] = {}
         self._measured: list[str] = []  # the programs that the meter knows
         self.span = Span()
-        self._late_forgotten = 0
         self._unmatched_exits: int | None = None  # when the entries began to be removed
+
+    @property
+    def targets(self) -> dict[int, Target]:
+        """Those of `processes`."""
+        return self.processes.targets
+
+    @property
+    def notes(self) -> list[str]:
+        """Those of `processes`."""
+        return self.processes.notes
+
+    @property
+    def late(self) -> set[int]:
+        """Those of `processes`."""
+        return self.processes.late
+
+    @property
+    def following(self) -> Following | None:
+        """That of `processes`."""
+        return self.processes.following
+
+    @property
+    def unfollowed(self) -> str:
+        """As `processes` has it."""
+        return self.processes.unfollowed
+
+    @property
+    def _filtered(self) -> bool:
+        """Whether the programs pick the targets; else the kernel picks the process, all its threads."""
+        return not self.request.everyone and not self.each_process
+
+    @property
+    def _companions(self) -> bool:
+        """Whether there are files whose calls count only in processes that map one that was asked for."""
+        everyone = self.request.everyone and not self.each_process
+        return everyone and any(image.companion for image in self.request.images)
 
     def load(self) -> None:
         """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses.
@@ -131,7 +152,7 @@ class Attachment:
         self.running = Running(self.object) if self.object.has_map("starts") else None
         self._describe(0, self.images, attached=False)
         if not self.following and not self._beside and (self._filtered or self._companions):
-            self._add_to_set(self._pids)
+            self._add_to_set(sorted({pid for image in self.request.images for pid in image.pids}))
 
     def load_ahead(self) -> None:
         """Has the object loaded for another attachment, whose request may have images where this one's has none yet; nothing
@@ -215,12 +236,12 @@ class Attachment:
         the tier BELOW for one image by its number, whenever they are set.
         """
         end_if_asked()
-        self._below = below
+        self._probes.below = below
         if not self._beside:
             self.processes.attach()
         if self.processes.around:
             self.processes.around.coming()
-        self._add_probes(0, self.images, more or {})
+        self._probes.add(0, self.images, more or {})
         if self._sees_no_call() and self.images and not self.request.wait:
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
@@ -233,9 +254,9 @@ class Attachment:
     def _sees_no_call(self) -> bool:
         """Whether there is no probe at which a call begins, now or once what is held back is set."""
         there = any(exists(pid) for image in self.images for pid in image.pids) or not self.each_process
-        if there and any(self._sites_of(image, 0, tier).entries for image in self.images for tier in self._held):
+        if there and self._probes.will_have_entries(self.images):
             return False
-        return not any(probing.has_entries for probing in self._probings.values())
+        return not self._probes.has_entries
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):
@@ -244,29 +265,6 @@ class Attachment:
                 " --wait waits for a libssl that is loaded later."
             )
         return "none of the processes to trace is left: they ended while the probes were attached."
-
-    def _add_probes(self, first: int, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]]) -> None:
-        """Those of all tiers that are open; the first image's number is `first`."""
-        for tier, probing in self._probings.items():
-            if tier not in self._shut:
-                sites = [self._sites_of(image, number, tier) for number, image in enumerate(images, first)]
-                below = self._sites_below(tier, range(first, first + len(images)))
-                probing.add(sites, joined(below, more, len(images)) if probing is self._probing else below)
-
-    def _sites_below(self, tier: Tier | None, numbers: Iterable[int]) -> dict[str, list[Sites]]:
-        """What `more` of a probing is for what is below handshakes in the images of these numbers, if that is of the tier."""
-        if self._below is None or tier not in (None, Tier.BELOW):
-            return {}
-        by_image = [
-            {program: [] if number in self._left_alone else sites for program, sites in self._below(number).items()}
-            for number in numbers
-        ]
-        return {program: [sites[program] for sites in by_image] for program in by_image[0]} if by_image else {}
-
-    def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
-        if number in self._left_alone:
-            return ImageSites(image, [], [], [], [], [])
-        return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
 
     def leave_overwritten(self) -> list[TracedImage]:
         """Removes the probes of the files that were overwritten since they were attached to: who maps one from now on would get
@@ -287,7 +285,7 @@ class Attachment:
         ]
         files = {self.images[number].file for number in copied}
         for attachment in (self, *self._others_beside) if copied else ():
-            attachment._left_alone |= {number for number, image in enumerate(attachment.images) if image.file in files}
+            attachment._probes.left_alone |= {number for number, image in enumerate(attachment.images) if image.file in files}
         return copied
 
     def perhaps_copied(self) -> list[int]:
@@ -300,32 +298,27 @@ class Attachment:
         ]
 
     def _watched_images(self) -> list[tuple[int, TracedImage]]:
-        return [(number, image) for number, image in enumerate(self.images) if number not in self._left_alone]
+        return [(number, image) for number, image in enumerate(self.images) if number not in self._probes.left_alone]
 
     def leave(self, files: Collection[str]) -> None:
         """Removes the probes of these files, and sets none of them again."""
-        self._left_alone |= {number for number, image in enumerate(self.images) if image.file in files}
-        for probing in self._probings.values():
-            for file in files:
-                probing.leave(file)
+        self._probes.left_alone |= {number for number, image in enumerate(self.images) if image.file in files}
+        self._probes.leave(files)
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
         """Sets all probes of tiers that were shut; calls don't count before these take them in. AttachError where the kernel
         refuses."""
-        for tier in tiers:
-            self._came_back.add(tier)
-            sites = [self._sites_of(image, number, tier) for number, image in enumerate(self.images)]
-            self._probings[tier].add(sites, self._sites_below(tier, range(len(self.images))))
+        self._probes.set_again(tiers, self.images)
 
     def hold(self, tiers: Collection[Tier]) -> None:
         """Before attaching, with a budget: these are set and taken in later, when all else is attached."""
-        self._shut |= set(tiers)
-        self._held |= set(tiers)
+        self._probes.shut |= set(tiers)
+        self._probes.held |= set(tiers)
 
     @property
     def held(self) -> Collection[Tier]:
         """The tiers that are held back until now."""
-        return sorted(self._held)
+        return sorted(self._probes.held)
 
     @property
     def can_set_again(self) -> bool:
@@ -335,33 +328,32 @@ class Attachment:
 
     def take_in(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
-        self._shut -= set(tiers)
+        self._probes.shut -= set(tiers)
         self._times_taken_in += Tier.BELOW in tiers
         self._tell_shut()
-        if self._held and not self._held - set(tiers):  # now all is attached
+        if self._probes.held and not self._probes.held - set(tiers):  # now all is attached
             self.span.begin()
             if self.processes.around:
                 self.processes.around.set()
-        self._held -= set(tiers)
+        self._probes.held -= set(tiers)
 
     def shut(self, tiers: Collection[Tier]) -> None:
         """No call of these tiers that begins from now on counts; those that run are still seen to end."""
-        self._shut |= set(tiers)
+        self._probes.shut |= set(tiers)
         self._tell_shut()
 
     def thin(self, tiers: Collection[Tier]) -> None:
         """Of tiers that were just shut: leaves only what sees calls end, where any run on."""
         time.sleep(_SHORT_CALL_S)
         if not self.is_quiet(tiers):  # else they go together with those that see calls end
-            for tier in tiers:
-                self._probings[tier].close_entries()
+            self._probes.close_entries(tiers)
 
     def _tell_shut(self) -> None:
-        self.counters.shut = self._times_taken_in << abi.Shut.TIMES | sum(1 << tier for tier in self._shut)
+        self.counters.shut = self._times_taken_in << abi.Shut.TIMES | sum(1 << tier for tier in self._probes.shut)
 
     def finish(self, tier: Tier) -> int:
         """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
-        self._probings[tier].close_together()
+        self._probes.close_tier(tier)
         return self.running.drop(self._operations_of([tier])) if self.running else 0
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
@@ -381,15 +373,15 @@ class Attachment:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
         first = self.next_number(len(images))
         self._describe(first, images, attached=False)
-        self._add_probes(first, images, more or {})
+        self._probes.add(first, images, more or {})
         self._describe(first, images, attached=True)
         self.images += images
 
     def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:
         """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
-        if self.has_own_links(index) and index not in self._left_alone:
+        if self.has_own_links(index) and index not in self._probes.left_alone:
             image = replace(self.images[index], pids=tuple(pids))
-            self._add_probes(index, [image], {program: [sites] for program, sites in (more or {}).items()})
+            self._probes.add(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
 
     def has_own_links(self, number: int) -> bool:
@@ -403,29 +395,22 @@ class Attachment:
 
     def _release(self, pids: Collection[int]) -> None:
         """Closes the links that processes had of their own which have ended."""
-        for probing in self._probings.values():
-            probing.release(pids)
+        self._probes.release(pids)
         for index, image in enumerate(self.images):
             self.images[index] = replace(image, pids=tuple(pid for pid in image.pids if pid not in pids))
 
     def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
         """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
-        kept = {
-            program: [[] if number in self._left_alone else sites for number, sites in enumerate(by_image)]
-            for program, by_image in more.items()
-        }
-        self._probing.add([ImageSites(image, [], [], [], [], []) for image in self.images], kept)
+        self._probes.add_programs(self.images, more)
 
     def site_in(self, number: int) -> int | None:
         """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""
-        there = (probing for tier, probing in self._probings.items() if tier not in self._shut)
-        offsets = (probing.offset_in(self.images[number].file) for probing in there)
-        return next((offset for offset in offsets if offset is not None), None)
+        return self._probes.site_in(self.images[number].file)
 
     def attach_tracepoint(self, program: str) -> None:
         """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
         assert isinstance(self.object, BpfObject)
-        self._probing.exit_links.append(self.object.attach_by_section(program))
+        self._probes.add_link(self.object.attach_by_section(program))
 
     def all_targets(self) -> tuple[Target, ...]:
         """The processes that were asked for and those found later, ascending."""
@@ -458,14 +443,11 @@ class Attachment:
     @property
     def late_processes(self) -> int:
         """How many processes were traced late; beside another attachment they are in its losses."""
-        return 0 if self._beside else len(self.late) + self._late_forgotten
+        return 0 if self._beside else self.processes.were_late
 
     def forget(self, pids: Iterable[int]) -> None:
         """Takes processes that have ended out of the targets; those that were late stay counted."""
-        for pid in pids:
-            self.targets.pop(pid, None)
-            self._late_forgotten += pid in self.late
-            self.late.discard(pid)
+        self.processes.forget(pids)
 
     def cost(self) -> Cost | None:
         """What tracing has cost so far, None where that isn't known; beside another attachment it is in that one's."""
@@ -485,7 +467,7 @@ class Attachment:
             self.counters.stopped = 1
             if self.processes.around:
                 self.processes.around.going()
-        close_side_by_side(list(self._probings.values()))
+        self._probes.close()
         if ends and self.processes.around:
             self.processes.around.gone()
 

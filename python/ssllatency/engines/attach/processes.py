@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from ssllatency.engines.base import Request
@@ -33,6 +33,7 @@ class Processes:
         self.targets: dict[int, Target] = {target.pid: target for target in request.targets}
         self.notes: list[str] = []
         self.late: set[int] = set()
+        self._late_forgotten = 0
         self.when_ended: list[Callable[[Collection[int]], None]] = []  # what closes an attachment's links of processes
         self.following: Following | None = None
         self.unfollowed = ""
@@ -66,6 +67,18 @@ class Processes:
         if not self.filtered:
             return None
         return self.following.ever() if self.following else self.targets
+
+    @property
+    def were_late(self) -> int:
+        """How many were late, with those that are forgotten."""
+        return len(self.late) + self._late_forgotten
+
+    def forget(self, pids: Iterable[int]) -> None:
+        """Takes processes that have ended out of the targets; those that were late stay counted."""
+        for pid in pids:
+            self.targets.pop(pid, None)
+            self._late_forgotten += pid in self.late
+            self.late.discard(pid)
 
     def measure(self) -> None:
         """To be called many times a second: measures what is to be measured meanwhile."""
