@@ -36,7 +36,7 @@ from tests.prometheus.traffic import BY, PROCESSES, Processes, calls, shake
 
 from bench.page import machine
 from ssllatency.export.metrics.exposition import Exposition, Own
-from ssllatency.export.metrics.families import BY_NAME, FAMILIES, Kind
+from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
 from ssllatency.export.metrics.ledger import added
 from ssllatency.export.metrics.points import Distribution, Point, Reading
 from ssllatency.model.handshakes import Ending, Part
@@ -50,7 +50,7 @@ TOP = Path(__file__).resolve().parents[1]
 INTERVALS = 12  # of each recording
 OF_THE_FLEET = 'sum(ssllatency_handshake_duration_seconds{outcome="success"})'
 A_DAY_S, A_SCRAPE_S, A_BLOCK_S = 86400, 15, 7200
-_HISTOGRAMS = "|".join(family.prometheus_name for family in FAMILIES if family.kind is Kind.HISTOGRAM)
+_HISTOGRAMS = "|".join(family.prometheus_name for family in FAMILIES if family.kind is MetricKind.HISTOGRAM)
 _TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -99,7 +99,7 @@ class Replay:
         return replace(shown, points=tuple(self._after(loop, point) for point in shown.points))
 
     def _after(self, loops: int, point: Point) -> Point:
-        if not loops or BY_NAME[point.family].kind is Kind.GAUGE:
+        if not loops or BY_NAME[point.family].kind is MetricKind.GAUGE:
             return point
         return replace(point, value=added([_times(loops, self._whole[point.family, point.labels]), point.value]))
 

@@ -17,10 +17,10 @@ from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.evidence import Evidence
+from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import Role
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.tables.tails import Tails
+from ssllatency.stacks.openssl.tables.tails import MethodTails
 from tests.fuzz.invariants import check_sites, image_of
 
 ROOM = 512  # bytes of the function that are the fuzzer's
@@ -62,7 +62,7 @@ def check_code(template: Template) -> Callable[[bytes], None]:
     def check(code: bytes) -> None:
         image, data = template.filled(code)
         machine: Machine = Aarch64() if image.machine == "aarch64" else X86()
-        decoded, tails = Code(image, machine), Tails(image)
+        decoded, tails = Code(image, machine), MethodTails(image)
         for function in template.functions.values():
             for emulation in _EMULATIONS:
                 planner = Planner(image, machine, decoded, tails, emulation, return_probes=True)
@@ -72,7 +72,7 @@ def check_code(template: Template) -> Callable[[bytes], None]:
 
 
 def _check_operation(planner: Planner, function: Function, data: bytes) -> None:
-    operation, evidence = BY_NAME[function.name], Evidence(planner.image)
+    operation, evidence = BY_NAME[function.name], CodeEvidence(planner.image)
     try:
         plan = planner.plan(operation, function)
         evidence.add(plan.probes, (function.address, function.address + function.size))

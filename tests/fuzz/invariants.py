@@ -23,7 +23,7 @@ import capstone
 
 from ssllatency.code.boundaries import boundaries
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.elf.source import Source
+from ssllatency.elf.source import ElfSource
 from ssllatency.fields import FieldError
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
@@ -43,7 +43,7 @@ _NAMED = ("SSL_do_handshake", "SSL_read", "SSL_write", "EVP_DigestSign", "RSA_si
 
 def image_of(data: bytes, debug_roots: Iterable[str] = ()) -> Image:
     """The image that these bytes are; ElfError where they are none."""
-    return Image("fuzzed", Source.of(data, "/usr/lib/libssl.so.3"), tuple(debug_roots))
+    return Image("fuzzed", ElfSource.of(data, "/usr/lib/libssl.so.3"), tuple(debug_roots))
 
 
 def check_image(data: bytes) -> None:

@@ -16,7 +16,7 @@ from ssllatency.load.matrix import cells as matrix_cells
 from ssllatency.load.matrix import file as matrix_file
 from ssllatency.load.matrix import table as matrix_csv
 from ssllatency.load.matrix.plan import Factor
-from ssllatency.load.run import Output
+from ssllatency.load.run import ToolOutput
 from ssllatency.load.tools.choice import TOOLS, Tool, report_of
 from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
@@ -65,7 +65,7 @@ def check_tool_output(data: bytes) -> None:
 
 def _check_output(tool: Tool, said: str, command: tuple[str, ...]) -> None:
     try:
-        report = report_of(tool, Output(said, "", 0, 1.5), command)
+        report = report_of(tool, ToolOutput(said, "", 0, 1.5), command)
     except LoadError:
         return
     assert all(math.isfinite(figure.value) and figure.value >= 0 for figure in report.figures)
@@ -123,7 +123,7 @@ def check_table(data: bytes) -> None:
         rows = matrix_csv.read(said, "fuzzed", "identity")
     except LoadError:
         return
-    assert len(matrix_csv.Kept(rows).done) <= len(rows)
+    assert len(matrix_csv.MatrixRows(rows).done) <= len(rows)
     if rows:
         written = io.StringIO()
         csv.writer(written, lineterminator="\n").writerows([matrix_csv.COLUMNS, *(one.values() for one in rows)])

@@ -10,7 +10,7 @@ from ssllatency.model.arithmetic.handshakes import merge
 from ssllatency.model.arithmetic.snapshots import add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Handshakes, Label, Part
 from ssllatency.model.live.history import History
-from ssllatency.model.live.reading import Reading
+from ssllatency.model.live.reading import LiveReading
 from ssllatency.model.snapshot import Outcome, Series
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.measured.recordings import calls_of, interval_of
@@ -41,7 +41,7 @@ def readings(
     retries: Sequence[int] = (),
     services: Mapping[int, str] = SERVICES,
     by: Sequence[Label] = BY,
-) -> list[Reading]:
+) -> list[LiveReading]:
     """One at the start, and one after each second in which these handshakes ended and process 17 had so many retries."""
     handshakes, series = handshakes_of((), tuple(by)), tuple[Series, ...]()
     read = [_reading(0, handshakes, series, services)]
@@ -64,9 +64,9 @@ def _added(series: Sequence[Series]) -> tuple[Series, ...]:
     return tuple(add_series(alike, alike[0].pid) for alike in by_outcome.values())
 
 
-def _reading(number: int, handshakes: Handshakes, series: tuple[Series, ...], services: Mapping[int, str]) -> Reading:
+def _reading(number: int, handshakes: Handshakes, series: tuple[Series, ...], services: Mapping[int, str]) -> LiveReading:
     snapshot = replace(interval_of(0, (), series), duration_s=float(number), handshakes=handshakes)
-    return Reading(snapshot, services, own_cpu_s=number * 0.02)
+    return LiveReading(snapshot, services, own_cpu_s=number * 0.02)
 
 
 def history_of(

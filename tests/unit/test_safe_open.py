@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import wait_for
 
 from ssllatency import safe_open
-from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.source import ElfError, ElfSource
 from ssllatency.probes.cache import store
 from ssllatency.safe_open import NotRegular, handle_below, open_below, open_regular, stat_below, stat_regular_below
 
@@ -90,9 +90,9 @@ def test_a_pipe_is_not_opened(root: Path, waiting_writer: subprocess.Popen[bytes
     with pytest.raises(NotRegular, match="not a regular file"):
         open_regular(root / "lib/pipe")
     with pytest.raises(ElfError, match="not a regular file"):
-        Source.open_below(str(root), "lib/pipe", "/lib/pipe")
+        ElfSource.open_below(str(root), "lib/pipe", "/lib/pipe")
     with pytest.raises(ElfError, match="not a regular file"):
-        Source.open(root / "lib/pipe", "/lib/pipe")
+        ElfSource.open(root / "lib/pipe", "/lib/pipe")
     assert store.digest(root / "lib/pipe") == ""
     time.sleep(0.2)
     assert waiting_writer.poll() is None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from ssllatency.code.aarch64.evaluation import Aarch64Evaluation
 from ssllatency.code.evaluation import Evaluation
-from ssllatency.code.values import Case, Value
+from ssllatency.code.values import Assumptions, Value
 from ssllatency.code.x86.evaluation import X86Evaluation
 from ssllatency.elf.image import Image
 
@@ -37,17 +37,17 @@ def followed(
 
     `fields` are the numbers that fields hold, by the field's path.
     """
-    return followed_in(image, address, Case(arguments, fields))
+    return followed_in(image, address, Assumptions(arguments, fields))
 
 
-def followed_in(image: Image, address: int, case: Case) -> Evaluation:
+def followed_in(image: Image, address: int, case: Assumptions) -> Evaluation:
     """The finished evaluation of the function at `address` in this case."""
     evaluation = _evaluation(image)
     evaluation.run(address, case)
     return evaluation
 
 
-def returned_in_cases(image: Image, address: int, cases: Iterable[Case]) -> Iterator[list[Value]]:
+def returned_in_cases(image: Image, address: int, cases: Iterable[Assumptions]) -> Iterator[list[Value]]:
     """The results of returned() for the function at `address` in each of the cases; its code is decoded once for all."""
     evaluation = _evaluation(image)
     for case in cases:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from ssllatency.code.values import Call, Case, Comparison, Field, Place, Value, narrowed
+from ssllatency.code.values import Assumptions, ComparisonFlags, LoadedField, OutgoingCall, SymbolicAddress, Value, narrowed
 from ssllatency.elf.image import Image
 
 MAX_STEPS = 400
@@ -18,34 +18,34 @@ ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 
 
 @dataclass
-class State:
+class PathState:
     """One path: where it is, what registers and stack words hold, and the last comparison of two numbers; or the field that was
     compared with zero."""
 
     address: int
     registers: dict[str, Value]
     stack: dict[int, Value] = field(default_factory=dict)
-    flags: Comparison | Field | None = None
+    flags: ComparisonFlags | LoadedField | None = None
 
-    def fork(self, address: int) -> State:
-        return State(address, dict(self.registers), dict(self.stack), self.flags)
+    def fork(self, address: int) -> PathState:
+        return PathState(address, dict(self.registers), dict(self.stack), self.flags)
 
     def taken(self, condition: str) -> bool | None:
         """Whether a jump on `condition` is taken; None if that isn't known."""
-        return self.flags.taken(condition) if isinstance(self.flags, Comparison) else None
+        return self.flags.taken(condition) if isinstance(self.flags, ComparisonFlags) else None
 
     @property
-    def tested(self) -> Field | None:
+    def tested(self) -> LoadedField | None:
         """The field that was compared with zero last."""
-        return self.flags if isinstance(self.flags, Field) else None
+        return self.flags if isinstance(self.flags, LoadedField) else None
 
-    def part(self, condition: str, other: State, tested: Value) -> None:
+    def part(self, condition: str, other: PathState, tested: Value) -> None:
         """Splits the path: on this one `condition` holds, on `other` it doesn't; on one of them the tested field is zero."""
         zero = {"je": self, "jne": other}.get(condition)
-        if zero and isinstance(tested, Field):
+        if zero and isinstance(tested, LoadedField):
             zero.make_zero(tested)
 
-    def make_zero(self, field: Field) -> None:
+    def make_zero(self, field: LoadedField) -> None:
         """The field is known to be zero, so what was loaded from there is."""
         self.registers = {name: 0 if value == field else value for name, value in self.registers.items()}
         self.stack = {offset: 0 if value == field else value for offset, value in self.stack.items()}
@@ -64,19 +64,19 @@ class Evaluation(ABC):
 
     def __init__(self, image: Image) -> None:
         self.results: list[Value] = []
-        self.fields: set[Field] = set()
-        self.calls: list[Call] = []
-        self.stores: list[tuple[Place, Value]] = []
+        self.fields: set[LoadedField] = set()
+        self.calls: list[OutgoingCall] = []
+        self.stores: list[tuple[SymbolicAddress, Value]] = []
         self.image = image
-        self._case = Case()
+        self._case = Assumptions()
         self._callees: dict[tuple[int, str], bool] = {}
-        self.states: list[State] = []
+        self.states: list[PathState] = []
 
-    def run(self, address: int, case: Case) -> None:
+    def run(self, address: int, case: Assumptions) -> None:
         """Follows the function at `address` in this case; None is among the results where a cap was met."""
         self._case = case
         registers = {self.arguments[ARGUMENTS.index(name)]: value for name, value in case.arguments.items()}
-        self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
+        self.states = [PathState(address, {**registers, self.stack_pointer: SymbolicAddress("stack", 0)})]
         paths = steps = 0
         while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
             state = self.states.pop()
@@ -87,7 +87,7 @@ class Evaluation(ABC):
             self.end(None)
 
     @abstractmethod
-    def step(self, state: State) -> bool:
+    def step(self, state: PathState) -> bool:
         """Follows one instruction; false where the path ends."""
 
     def leaves(self, address: int, size: int) -> bool:
@@ -95,7 +95,7 @@ class Evaluation(ABC):
         bounds = self.image.function_bounds(address)
         return bounds is not None and address + size >= bounds[1]
 
-    def answer(self, state: State, target: Value) -> None:
+    def answer(self, state: PathState, target: Value) -> None:
         """Stores the known return value of the function at `target`, which has just been called, in the return register."""
         for name, value in self._case.calls.items():
             if isinstance(target, int) and self._is(target, name):
@@ -114,34 +114,34 @@ class Evaluation(ABC):
         self.results.append(value)
         return False
 
-    def note_call(self, state: State, target: Value) -> None:
+    def note_call(self, state: PathState, target: Value) -> None:
         """Notes a call, where it is known to whom."""
-        if isinstance(target, int | Field):
-            self.calls.append(Call(target, tuple(state.registers.get(name) for name in self.arguments)))
+        if isinstance(target, int | LoadedField):
+            self.calls.append(OutgoingCall(target, tuple(state.registers.get(name) for name in self.arguments)))
 
-    def note_jump(self, state: State, address: int, target: Value) -> None:
+    def note_jump(self, state: PathState, address: int, target: Value) -> None:
         """Notes the jump at `address`, if it leaves the function, as the call that it is."""
         bounds = self.image.function_bounds(address)
         if not isinstance(target, int) or (bounds and not bounds[0] <= target < bounds[1]):
             self.note_call(state, target)
 
-    def load(self, state: State, address: Value, size: int) -> Value:
+    def load(self, state: PathState, address: Value, size: int) -> Value:
         """The value in memory at `address`."""
-        if isinstance(address, Place):
+        if isinstance(address, SymbolicAddress):
             if address.base == "stack":
                 return narrowed(state.stack.get(address.offset), size)
             if isinstance(address.base, str) and address.base != "argument":
                 return None
-            field = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
+            field = LoadedField((*(address.base.path if isinstance(address.base, LoadedField) else ()), address.offset), size)
             self.fields.add(field)
             return narrowed(self._case.fields.get(field.path, field), size)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None
 
-    def store(self, state: State, address: Value, value: Value) -> None:
+    def store(self, state: PathState, address: Value, value: Value) -> None:
         """Stores `value` at `address`."""
-        if isinstance(address, Place):
+        if isinstance(address, SymbolicAddress):
             if address.base == "stack":
                 state.stack[address.offset] = value
             else:

@@ -11,7 +11,7 @@ MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class Field:
+class LoadedField:
     """A value of `size` bytes loaded from memory. `path` holds the offset from the first argument, then from the pointer found
     there, … Not `whole`: only some of its bits were kept.
     """
@@ -36,24 +36,24 @@ class FieldPath:
 
 
 @dataclass(frozen=True)
-class Place:
+class SymbolicAddress:
     """An address `offset` bytes past the first argument ("argument"), past the stack pointer at entry ("stack"), past the
     pointer that a field holds, or past what the caller names so: stores to it are recorded, but nothing is loaded from it.
     """
 
-    base: str | Field
+    base: str | LoadedField
     offset: int
 
 
 # None: unknown. A number is the unsigned value of the whole 64-bit register.
-Value = int | Place | Field | None
+Value = int | SymbolicAddress | LoadedField | None
 
 
 @dataclass(frozen=True)
-class Call:
+class OutgoingCall:
     """A call, or a jump out of the function: where to, and the first arguments in their order."""
 
-    target: int | Field
+    target: int | LoadedField
     arguments: tuple[Value, ...]
 
 
@@ -67,11 +67,11 @@ def plus(left: Value, right: Value) -> Value:
     """The sum of two values; a place plus a number is a place."""
     if isinstance(left, int) and isinstance(right, int):
         return left + right & MASK
-    if isinstance(left, Place) and isinstance(right, int):
-        return Place(left.base, left.offset + signed(right, 64))
-    if isinstance(left, Field) and isinstance(right, int):
-        return Place(left, signed(right, 64)) if left.is_pointer else None
-    if isinstance(left, int) and isinstance(right, Place | Field):
+    if isinstance(left, SymbolicAddress) and isinstance(right, int):
+        return SymbolicAddress(left.base, left.offset + signed(right, 64))
+    if isinstance(left, LoadedField) and isinstance(right, int):
+        return SymbolicAddress(left, signed(right, 64)) if left.is_pointer else None
+    if isinstance(left, int) and isinstance(right, SymbolicAddress | LoadedField):
         return plus(right, left)
     return None
 
@@ -80,7 +80,7 @@ def narrowed(value: Value, size: int) -> Value:
     """The low `size` bytes of a value; None for a place, which has no bytes."""
     if isinstance(value, int):
         return value & (1 << 8 * size) - 1
-    if size == 8 or not isinstance(value, Field):
+    if size == 8 or not isinstance(value, LoadedField):
         return value if size == 8 else None
     return replace(value, size=min(size, value.size))
 
@@ -89,9 +89,9 @@ def masked(left: Value, right: Value) -> Value:
     """The value of `left & right`. A field of which only some bits are kept is still that field, though not whole."""
     if isinstance(left, int) and isinstance(right, int):
         return left & right
-    if not isinstance(left, Field):
+    if not isinstance(left, LoadedField):
         left, right = right, left
-    if not isinstance(left, Field) or isinstance(right, Field):
+    if not isinstance(left, LoadedField) or isinstance(right, LoadedField):
         return None
     width = next((size for size in (1, 2, 4, 8) if right == (1 << 8 * size) - 1), None)
     return narrowed(left, width) if width else replace(left, whole=False)
@@ -102,7 +102,7 @@ _BY_CARRY_ALONE = ("jae", "jb")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonFlags:
     """The flags after comparing two numbers of `size` bytes; without `carry`, that flag is of something earlier; `alone`: it is
     the only one that isn't."""
 
@@ -133,7 +133,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Case:
+class Assumptions:
     """The assumptions under which a function is followed.
 
     `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.elf.headers import Headers, text_at
-from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.source import ElfError, ElfSource
 from ssllatency.elf.symbols import FunctionIndex
 
 MAX_UNPACKED = 64 << 20
@@ -42,7 +42,7 @@ def mini_debug_functions(headers: Headers) -> FunctionIndex | None:
         data = unpacker.decompress(headers.content(section), MAX_UNPACKED)
         if not unpacker.eof:
             return None
-        return FunctionIndex(Headers(Source.of(data, f"the mini debug information of {headers.source.label}")))
+        return FunctionIndex(Headers(ElfSource.of(data, f"the mini debug information of {headers.source.label}")))
     except (ElfError, lzma.LZMAError, MemoryError, EOFError):
         return None
 
@@ -106,7 +106,7 @@ def debug_file_functions(headers: Headers, label: str, roots: Sequence[str]) -> 
 def _functions_of(place: Place, image: Headers) -> FunctionIndex | None:
     build_id = image.build_id
     try:
-        source = Source.open_below(place.root, place.path, place.shown)
+        source = ElfSource.open_below(place.root, place.path, place.shown)
         if source.owner not in (0, os.geteuid(), image.source.owner):
             return None
         headers = Headers(source)

@@ -19,7 +19,7 @@ from elftools.common.utils import struct_parse
 from elftools.construct import ConstructError
 from elftools.elf.structs import ELFStructs
 
-from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.source import ElfError, ElfSource
 
 MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}
 MAX_SEGMENTS = 128
@@ -97,7 +97,7 @@ class Headers:
     raises ElfError for anything but a 64-bit little-endian executable or shared object of these machines.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ElfSource) -> None:
         self.source = source
         with self._parser() as elf:
             self._check(elf)

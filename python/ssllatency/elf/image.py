@@ -16,7 +16,7 @@ from ssllatency.elf import plt
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.memory import Memory
 from ssllatency.elf.relocations import Relocations
-from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.source import ElfError, ElfSource
 from ssllatency.elf.symbols import DynamicSymbols, FunctionIndex, Symbol
 from ssllatency.elf.unwind import Unwind
 
@@ -45,7 +45,7 @@ class Function:
 class Image:
     """One ELF image. `path` is where it was opened, `label` the path that people are shown, `machine` "x86-64" or "aarch64"."""
 
-    def __init__(self, path: str, source: Source, debug_roots: Sequence[str]) -> None:
+    def __init__(self, path: str, source: ElfSource, debug_roots: Sequence[str]) -> None:
         self.path = path
         self.label = source.label
         self.debug_roots = tuple(debug_roots)
@@ -64,7 +64,7 @@ class Image:
         are the folders under which usr/lib/debug is searched, in this order. ElfError where it is no ELF image that can be
         traced.
         """
-        return cls(str(path), Source.copied(path, label or str(path)), debug_roots)
+        return cls(str(path), ElfSource.copied(path, label or str(path)), debug_roots)
 
     @cached_property
     def soname(self) -> str:

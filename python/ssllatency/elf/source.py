@@ -26,7 +26,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import LARGEST as MAX_FILE
 from ssllatency.safe_open import NotRegular, open_below, open_regular
 
-__all__ = ["CHUNK", "MAX_FILE", "MAX_READ", "ElfError", "Source"]
+__all__ = ["CHUNK", "MAX_FILE", "MAX_READ", "ElfError", "ElfSource"]
 
 CHUNK = 1 << 20
 MAX_READ = 256 << 20
@@ -36,7 +36,7 @@ class ElfError(SsllatencyError):
     """One sentence that names the file: not an ELF file, cut short, 32-bit, of another machine, too many of something."""
 
 
-class Source:
+class ElfSource:
     """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown. Of a private copy,
     `digest` tells the content and `stored` how many bytes of it aren't in holes. `owner` is the user who owns the file."""
 
@@ -51,17 +51,17 @@ class Source:
             weakref.finalize(self, os.close, fd)
 
     @classmethod
-    def open(cls, path: str | Path, label: str) -> Source:
+    def open(cls, path: str | Path, label: str) -> ElfSource:
         """The regular file at `path`, a path of ours. ElfError where it can't be opened or is something else, as a pipe."""
         return cls._opened(label, lambda: open_regular(path))
 
     @classmethod
-    def open_below(cls, root: str, path: str, label: str) -> Source:
+    def open_below(cls, root: str, path: str, label: str) -> ElfSource:
         """The regular file at `path` in the tree of a target, whose / is `root`. ElfError as for open()."""
         return cls._opened(label, lambda: open_below(root, path))
 
     @classmethod
-    def _opened(cls, label: str, opening: Callable[[], int]) -> Source:
+    def _opened(cls, label: str, opening: Callable[[], int]) -> ElfSource:
         try:
             fd = opening()
         except NotRegular as error:
@@ -74,7 +74,7 @@ class Source:
         return source
 
     @classmethod
-    def copied(cls, path: str | Path, label: str) -> Source:
+    def copied(cls, path: str | Path, label: str) -> ElfSource:
         """A private copy of the regular file at `path`, most_copied() bytes at most; ElfError as from open(), or where it can't
         be read to its end. Holes of the file take no memory."""
         source = cls.open(path, label)
@@ -97,7 +97,7 @@ class Source:
         return private
 
     @classmethod
-    def of(cls, data: bytes, label: str) -> Source:
+    def of(cls, data: bytes, label: str) -> ElfSource:
         """`data` as a source, in place of a file."""
         return cls(label, len(data), data=data)
 
@@ -135,7 +135,7 @@ class Source:
 class _Reader(io.RawIOBase):
     """A stream over the bytes of a private copy, without copying them again."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ElfSource) -> None:
         self._source, self._at = source, 0
 
     def readable(self) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.client import ClientReport, Connections, Figure
+from ssllatency.model.client import ClientReport, ConnectionBounds, Figure
 
-__all__ = ["ClientReport", "Connections", "Figure", "LoadError", "LoadRequest", "closes"]
+__all__ = ["ClientReport", "ConnectionBounds", "Figure", "LoadError", "LoadRequest", "closes"]
 
 
 class LoadError(SsllatencyError):

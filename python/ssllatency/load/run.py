@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # linux/prctl.h
 
 
-class Ended(StrEnum):
+class StopReason(StrEnum):
     """Why a run ended: by itself, or ended by us."""
 
     ITSELF = "itself"
@@ -36,7 +36,7 @@ class Ended(StrEnum):
 
 
 @dataclass(frozen=True)
-class Output:
+class ToolOutput:
     """The output of a tool. `status` is its exit status, negative for the signal that killed it; `duration_s` from its start to
     its end; `cut_bytes` of its output weren't kept, in the middle of what it printed."""
 
@@ -44,7 +44,7 @@ class Output:
     stderr: str
     status: int
     duration_s: float
-    ended: Ended = Ended.ITSELF
+    ended: StopReason = StopReason.ITSELF
     cut_bytes: int = 0
 
 
@@ -75,7 +75,7 @@ def run(
     account: Account | None = None,
     progress: Callable[[float], None] | None = None,
     stopped: Callable[[], bool] | None = None,
-) -> Output:
+) -> ToolOutput:
     """Runs the command until it ends, at most `timeout_s`, as another user where one is given; LoadError where it can't be
     started.
 
@@ -94,7 +94,7 @@ def run(
         if pipe:
             pipe.close()
     out, err = streams
-    return Output(out.text(), err.text(), process.returncode, time.monotonic() - began, ended, out.cut + err.cut)
+    return ToolOutput(out.text(), err.text(), process.returncode, time.monotonic() - began, ended, out.cut + err.cut)
 
 
 def _start(command: Sequence[str], account: Account | None) -> subprocess.Popen[bytes]:
@@ -132,7 +132,7 @@ def _follow(
     timeout_s: float,
     progress: Callable[[float], None] | None,
     stopped: Callable[[], bool] | None,
-) -> Ended:
+) -> StopReason:
     """Reads until the tool has ended or is to be ended; returns which of these."""
     look = _Reader(process, streams)
     try:
@@ -141,15 +141,15 @@ def _follow(
             if progress:
                 progress(now)
             if stopped and stopped():
-                return Ended.STOPPED
+                return StopReason.STOPPED
             if now >= timeout_s:
-                return Ended.TIMEOUT
+                return StopReason.TIMEOUT
             look.wait(min(LOOK_S, timeout_s - now))
     except KeyboardInterrupt:
-        return Ended.STOPPED
+        return StopReason.STOPPED
     finally:
         look.close()
-    return Ended.ITSELF
+    return StopReason.ITSELF
 
 
 class _Reader:

@@ -19,7 +19,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Connections:
+class ConnectionBounds:
     """How many TLS connections the client must have completed: between `least` and `most`, which are equal where it counts
     them; None where nothing bounds them. `why` says how that is known, and where the tool opens more than it counts."""
 
@@ -45,7 +45,7 @@ class ClientReport:
     percentiles: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
-    connections: Connections | None = None
+    connections: ConnectionBounds | None = None
     offers_sessions: bool | None = None
 
     def figure(self, name: str) -> Figure | None:

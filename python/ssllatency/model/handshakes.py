@@ -154,7 +154,7 @@ def unequal_sum(total_ns: Mapping[Part, int]) -> str:
     return ""
 
 
-class Role(StrEnum):
+class RequestedSide(StrEnum):
     """Whose handshakes were asked for: those that the traced programs make as servers, as clients, or both."""
 
     SERVER = "server"
@@ -467,7 +467,7 @@ class Handshakes:
     mix: Mapping[Label, Mapping[str, int]] = field(default_factory=dict)
     slowest: tuple[Single, ...] = ()
     by: tuple[Label, ...] = ()
-    role: Role = Role.SERVER
+    role: RequestedSide = RequestedSide.SERVER
     in_flight: int = 0
     dropped: int = 0
     unattributed: int = 0

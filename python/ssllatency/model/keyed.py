@@ -9,14 +9,14 @@ from operator import is_
 from typing import Generic, Protocol, TypeVar
 
 
-class Row(Protocol):
+class KeyedRow(Protocol):
     """Any row with a count."""
 
     @property
     def count(self) -> int: ...
 
 
-T = TypeVar("T", bound=Row)
+T = TypeVar("T", bound=KeyedRow)
 H = TypeVar("H", bound=Hashable)
 A = TypeVar("A")
 B = TypeVar("B")
@@ -31,7 +31,7 @@ def gathered(rows: Iterable[T], key: Callable[[T], Hashable], add: Callable[[Seq
     return tuple(add(group) if len(group) > 1 else group[0] for group in groups.values())
 
 
-class Kept(Generic[H, A, B]):
+class KeyedCache(Generic[H, A, B]):
     """The results of `make` for some values, by key: kept as long as they are the very same objects, which don't change."""
 
     def __init__(self, make: Callable[[Sequence[A]], B]) -> None:

@@ -21,7 +21,7 @@ LONGEST = 1 << 17  # bytes from where a function begins to its last site
 _PAST = 16  # bytes from a site on, at most: no instruction is longer
 
 
-class Evidence:
+class CodeEvidence:
     """Gathers them for the plan of one image."""
 
     def __init__(self, image: Image) -> None:

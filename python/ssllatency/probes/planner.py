@@ -12,7 +12,7 @@ from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import CATALOGUE
-from ssllatency.probes.evidence import Evidence
+from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.stacks.base import Stack, Tables
@@ -108,7 +108,7 @@ def plan_image(
     libraries = libraries_in(image)
     stack = stack_of(image)
     settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
-    evidence = Evidence(image)
+    evidence = CodeEvidence(image)
     operations, missing = _plan_operations(image, stack, libraries, settings, evidence)
     return ImagePlan(
         path=image.label,
@@ -133,7 +133,7 @@ class _Settings:
 
 
 def _plan_operations(
-    image: Image, stack: Stack, libraries: tuple[str, ...], settings: _Settings, evidence: Evidence
+    image: Image, stack: Stack, libraries: tuple[str, ...], settings: _Settings, evidence: CodeEvidence
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)

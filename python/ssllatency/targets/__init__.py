@@ -22,7 +22,7 @@ from ssllatency.targets.files import (
     tls_files,
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
-from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version, mapped_numbers, mapped_version, status_told
+from ssllatency.targets.identity import FileVersion, Identity, MappedFile, Numbers, mapped_numbers, mapped_version, status_told
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
@@ -36,6 +36,7 @@ __all__ = [
     "OPTIONS",
     "CodeState",
     "ExpectedFile",
+    "FileVersion",
     "Hazards",
     "Identity",
     "MappedFile",
@@ -47,7 +48,6 @@ __all__ = [
     "Selection",
     "Survey",
     "TracedFile",
-    "Version",
     "all_processes",
     "can_have_children",
     "cgroup_folder",

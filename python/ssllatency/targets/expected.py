@@ -21,7 +21,7 @@ from pathlib import Path
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below, open_regular
 from ssllatency.stacks.file_names import LOADED_AS, SONAMES, is_usual
-from ssllatency.targets.identity import Identity, Numbers, Version, version_of_open
+from ssllatency.targets.identity import FileVersion, Identity, Numbers, version_of_open
 from ssllatency.targets.maps import executable_path
 from ssllatency.targets.processes import PROC, root_of
 
@@ -41,7 +41,7 @@ class ExpectedFile:
     descriptor: int
     path: str
     root: str
-    version: Version
+    version: FileVersion
     numbers: Numbers
     pair: tuple[str, str, str]
 

@@ -3,7 +3,7 @@
 
 A file's identity is the device and the inode number that its own descriptor tells, as stat() does: one file has it by all its
 paths, and no other file as long as this one is mapped or open. Where it is remembered for longer, its times tell whether the
-number has gone to another file since (`Version`).
+number has gone to another file since (`FileVersion`).
 
 The numbers in /proc/PID/maps, and in the kernel's notices of mappings, are a hint. They name the device of the whole file
 system, so files of two subvolumes of btrfs, or of two layers of an overlay, can share them, and whoever may make a subvolume
@@ -58,7 +58,7 @@ class MappedFile:
         return self.own_identity or self.numbers
 
 
-class Version(NamedTuple):
+class FileVersion(NamedTuple):
     """A file and what it was when: not that of another file that has got its number later, nor of one that was written to.
     The time of the last change of an inode can't be set back."""
 
@@ -88,12 +88,12 @@ def told_apart(pid: int, files: Iterable[MappedFile], proc: Path) -> list[Mapped
     return list(different.values())
 
 
-def mapped_version(pid: int, file: MappedFile, proc: Path = PROC) -> Version:
+def mapped_version(pid: int, file: MappedFile, proc: Path = PROC) -> FileVersion:
     """The version of the file that a process maps; without times where it can't be asked."""
     status = status_told(pid, file.address_range, proc)
     if status is None or not (file.identity == file.numbers or status.identity == file.identity):
-        return Version(file.identity)
-    return Version(file.identity, *status[1:])
+        return FileVersion(file.identity)
+    return FileVersion(file.identity, *status[1:])
 
 
 def status_told(pid: int, address_range: str, proc: Path = PROC) -> Status | None:
@@ -120,12 +120,12 @@ def identity_of(descriptor: int) -> tuple[Identity, Numbers] | None:
     return own if _may_be_shared(numbers) and own[:2] != numbers[:2] else numbers, numbers
 
 
-def version_of_open(descriptor: int) -> tuple[Version, Numbers] | None:
+def version_of_open(descriptor: int) -> tuple[FileVersion, Numbers] | None:
     """The same with the version of the file."""
     told, status = identity_of(descriptor), os.fstat(descriptor)
     if told is None:
         return None
-    return Version(told[0], status.st_size, status.st_mtime_ns, status.st_ctime_ns), told[1]
+    return FileVersion(told[0], status.st_size, status.st_mtime_ns, status.st_ctime_ns), told[1]
 
 
 def mapped_numbers(descriptor: int) -> Numbers | None:

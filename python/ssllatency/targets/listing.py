@@ -17,7 +17,7 @@ _MOST_PORTS, _MOST_NAMES = 4, 4
 
 
 @dataclass
-class Family:
+class ProcessFamily:
     """Processes of one family that differ in nothing but their number."""
 
     first: TlsProcess
@@ -29,7 +29,7 @@ def rows(survey: Survey) -> list[tuple[str, ...]]:
     return [row for family in families(survey) for row in _rows(family)]
 
 
-def families(survey: Survey) -> list[Family]:
+def families(survey: Survey) -> list[ProcessFamily]:
     """The families of equal processes, those that listen first."""
     return _families(survey.processes)
 
@@ -110,8 +110,8 @@ def named(processes: Iterable[Process]) -> str:
     return ", ".join([*shown[:_MOST_NAMES], *([f"{rest} more"] if rest else [])])
 
 
-def _families(processes: Iterable[TlsProcess]) -> list[Family]:
-    families: dict[object, list[Family]] = {}
+def _families(processes: Iterable[TlsProcess]) -> list[ProcessFamily]:
+    families: dict[object, list[ProcessFamily]] = {}
     for row in processes:
         stacks = [(stack.implementation, stack.version, stack.linked, stack.why_not) for stack in row.stacks]
         same = families.setdefault((row.process.comm, row.container, row.listens, tuple(stacks)), [])
@@ -120,17 +120,17 @@ def _families(processes: Iterable[TlsProcess]) -> list[Family]:
         if family:
             family.pids.append(row.process.pid)
         else:
-            same.append(Family(row, [row.process.pid]))
+            same.append(ProcessFamily(row, [row.process.pid]))
     return [family for same in families.values() for family in same]
 
 
-def shown_pid(family: Family) -> str:
+def shown_pid(family: ProcessFamily) -> str:
     """The first PID, and how many more there are: "812 +2"."""
     more = len(family.pids) - 1
     return f"{family.first.process.pid}{f' +{more}' if more else ''}"
 
 
-def _rows(family: Family) -> Iterator[tuple[str, ...]]:
+def _rows(family: ProcessFamily) -> Iterator[tuple[str, ...]]:
     row = family.first
     who = (shown_pid(family), row.process.comm, _container(row), _ports(row))
     for stack in row.stacks:

@@ -14,7 +14,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.facts import FileFacts
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
+from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, FilePart, Settings
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import Hazards, exists, root_of
 from ssllatency.tracing.file_facts import facts_of
@@ -40,8 +40,8 @@ class PlanSource:
         arguments: argparse.Namespace,
         hazards: Hazards = NO_HAZARDS,
         *,
-        ahead: Sequence[Part[Any]] = (),
-        later: Sequence[Part[Any]] = (),
+        ahead: Sequence[FilePart[Any]] = (),
+        later: Sequence[FilePart[Any]] = (),
     ) -> None:
         version = kernel.release()
         self.danger = kernel.return_probes_kill(version, seccomp=hazards.seccomp, shadow_stack=hazards.shadow_stack)

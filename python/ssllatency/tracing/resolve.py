@@ -19,7 +19,7 @@ from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Library, Snapshot, Target
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, FilePart
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
 from ssllatency.stacks.registry import LIBRARIES
@@ -181,7 +181,7 @@ def _with_expected(
 
 def _source(selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool) -> PlanSource:
     """Plans as the options say, with all that will be asked about a file found out at once."""
-    ahead: list[Part[Any]] = [] if selection.libraries else [FACTS]  # for what is said of TLS that isn't traced
+    ahead: list[FilePart[Any]] = [] if selection.libraries else [FACTS]  # for what is said of TLS that isn't traced
     ahead += [PLAN, HANDSHAKE_PLAN] if handshakes else [PLAN]
     return PlanSource(arguments, _dangers(everyone), ahead=ahead, later=[NAMES] if handshakes else [])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ssllatency.engines.follow.mappings import Mapping
-from ssllatency.targets import Identity, MappedFile, Numbers, TracedFile, Version, mapped_version, status_told
+from ssllatency.targets import FileVersion, Identity, MappedFile, Numbers, TracedFile, mapped_version, status_told
 
 _MOST_EXAMINED, _MOST_DISMISSED = 16384, 65536  # files looked into in a run, and files found to hold no TLS
 
@@ -27,9 +27,9 @@ class SeenFiles:
         self.shared: set[Identity] = set()
         self._names: set[str] = set()
         self._shared: set[tuple[int, int]] = set()  # devices whose files have others of their own
-        self._examined: set[Version] = set()
-        self._dismissed: set[Version] = set()
-        self._versions: dict[Identity, Version] = {}
+        self._examined: set[FileVersion] = set()
+        self._dismissed: set[FileVersion] = set()
+        self._versions: dict[Identity, FileVersion] = {}
         self._settled: dict[Numbers, int] = {}  # by the numbers of a file that isn't traced, the generation of its inode
         self._confirmed: set[tuple[Numbers, int]] = set()  # such numbers and generations, in this look
         for number, file in enumerate(files):
@@ -74,11 +74,11 @@ class SeenFiles:
         """Takes that back."""
         self._examined -= {self._version(pid, file) for file in files}
 
-    def has_examined(self, version: Version) -> bool:
+    def has_examined(self, version: FileVersion) -> bool:
         """Whether a file that nobody maps by now was looked into."""
         return version in self._examined or version in self._dismissed
 
-    def examine_version(self, version: Version) -> None:
+    def examine_version(self, version: FileVersion) -> None:
         """Takes it that it was."""
         self._examined.add(version)
 
@@ -90,7 +90,7 @@ class SeenFiles:
         """Takes it that the file holds no TLS."""
         self._dismissed.add(self._version(pid, file))
 
-    def _version(self, pid: int, file: MappedFile) -> Version:
+    def _version(self, pid: int, file: MappedFile) -> FileVersion:
         version = self._versions.get(file.identity)
         if version is None:
             version = self._versions[file.identity] = mapped_version(pid, file)
@@ -117,7 +117,9 @@ class SeenFiles:
         if status is None:
             return self._settled.get(numbers) == mapping.generation != 0 and numbers[:2] not in self._shared
         names = {status.identity, numbers} if numbers[0] or status.identity[:2] == numbers[:2] else {status.identity}
-        known = any(self.has_examined(Version(name, *status[1:])) for name in names) and self.traced.keys().isdisjoint(names)
+        known = any(self.has_examined(FileVersion(name, *status[1:])) for name in names) and self.traced.keys().isdisjoint(
+            names
+        )
         if known and numbers[0]:
             self._confirmed.add(key)
         return known

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.export.metrics.points import Distribution, Point, Reading, labels
-from ssllatency.export.serve.server import Server, Site
+from ssllatency.export.serve.server import ServedMetrics, Server
 from ssllatency.model.histogram import ExponentialHistogram, bucket_index
 from tests.answering import answering
 from tests.live.clients.counted import TLS_1_3, Client, s_client
@@ -146,7 +146,9 @@ def test_a_quantile_is_that_of_the_durations(tmp_path: Path) -> None:
     durations = sorted(round(chance.lognormvariate(14, 1)) for _ in range(20_000))
     times = Distribution(sum(durations), ExponentialHistogram.from_values(durations))
     points = (Point("ssllatency.handshake.duration", labels({"service": "x"}), times, time.time()),)
-    server = Server(socket.create_server(("127.0.0.1", 0)), Site(lambda: Reading("host", time.time(), points), lambda: True))
+    server = Server(
+        socket.create_server(("127.0.0.1", 0)), ServedMetrics(lambda: Reading("host", time.time(), points), lambda: True)
+    )
     with answering(server), scraper(tmp_path, server.server_address[1]) as scraped:
         name = "ssllatency_handshake_duration_seconds"
         scraped.wait_for(lambda: scraped.value(f"histogram_count({name})") == len(durations))

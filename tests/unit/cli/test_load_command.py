@@ -16,7 +16,7 @@ from ssllatency.cli.command_line import run
 from ssllatency.cli.live import load
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
-from ssllatency.load.run import Ended, Output
+from ssllatency.load.run import StopReason, ToolOutput
 from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell
@@ -79,7 +79,7 @@ def test_a_host_without_an_address(host: str) -> None:
         driving.serving_there(Endpoint(host, 443))
 
 
-def ended(output: Output, tool: str = "wrk") -> tuple[Snapshot, int]:
+def ended(output: ToolOutput, tool: str = "wrk") -> tuple[Snapshot, int]:
     return load._with_client(SNAPSHOT, output, TOOLS[tool], [tool, "-t1"], "4.1")
 
 
@@ -89,7 +89,7 @@ def text_of(name: str) -> str:
 
 
 def test_a_tool_that_did_its_work(capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot, status = ended(Output(text_of("real-wrk-keep"), "a word of warning\n", 0, 2.0))
+    snapshot, status = ended(ToolOutput(text_of("real-wrk-keep"), "a word of warning\n", 0, 2.0))
     assert status == 0
     assert snapshot.client
     assert (snapshot.client.version, snapshot.client.command) == ("4.1", ("wrk", "-t1"))
@@ -97,7 +97,7 @@ def test_a_tool_that_did_its_work(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_tool_that_failed_is_told_of_and_its_figures_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot, status = ended(Output(text_of("real-wrk-keep"), "\x1b[31mbad\nworse\n", 5, 2.0))
+    snapshot, status = ended(ToolOutput(text_of("real-wrk-keep"), "\x1b[31mbad\nworse\n", 5, 2.0))
     assert status == 1
     assert snapshot.client
     assert snapshot.client.figure("requests")
@@ -109,7 +109,7 @@ def test_a_tool_that_failed_is_told_of_and_its_figures_are_kept(capsys: pytest.C
 
 
 def test_a_tool_that_said_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot, status = ended(Output("", "unable to connect\n", 1, 0.1))
+    snapshot, status = ended(ToolOutput("", "unable to connect\n", 1, 0.1))
     assert (status, snapshot.client) == (1, None)
     told = capsys.readouterr().err
     assert "wrk: unable to connect" in told
@@ -117,12 +117,12 @@ def test_a_tool_that_said_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_tool_that_took_too_long(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(Output(text_of("real-wrk-close"), "", 0, 61.0, Ended.TIMEOUT))[1] == 1
+    assert ended(ToolOutput(text_of("real-wrk-close"), "", 0, 61.0, StopReason.TIMEOUT))[1] == 1
     assert "wrk was ended after 61 s: --timeout gives it longer." in capsys.readouterr().err
 
 
 def test_a_tool_that_was_interrupted_by_the_user(capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot, status = ended(Output(text_of("real-h2load-interrupted"), "", -2, 1.0, Ended.STOPPED), "h2load")
+    snapshot, status = ended(ToolOutput(text_of("real-h2load-interrupted"), "", -2, 1.0, StopReason.STOPPED), "h2load")
     assert status == 0
     assert snapshot.client
     assert snapshot.client.facts["protocol"] == "TLSv1.3"
@@ -130,9 +130,9 @@ def test_a_tool_that_was_interrupted_by_the_user(capsys: pytest.CaptureFixture[s
 
 
 def test_a_tool_that_was_killed_and_one_that_printed_too_much(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(Output(text_of("real-wrk-keep"), "", -9, 1.0))[1] == 1
+    assert ended(ToolOutput(text_of("real-wrk-keep"), "", -9, 1.0))[1] == 1
     assert "wrk was killed by signal 9." in capsys.readouterr().err
-    assert ended(Output(text_of("real-wrk-keep"), "", 0, 1.0, cut_bytes=17))[1] == 0
+    assert ended(ToolOutput(text_of("real-wrk-keep"), "", 0, 1.0, cut_bytes=17))[1] == 0
     assert "17 bytes of it weren't kept" in capsys.readouterr().err
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.matrices import matrix, plan
 
 from ssllatency.cli.command_line import run
-from ssllatency.load.matrix.duration import Times, known_s
+from ssllatency.load.matrix.duration import TimeEstimate, known_s
 from ssllatency.load.matrix.plan import Factor, order
-from ssllatency.load.matrix.table import COLUMNS, Kept
+from ssllatency.load.matrix.table import COLUMNS, MatrixRows
 from ssllatency.tracing.load import matrix_words
 
 FILE = """
@@ -80,9 +80,9 @@ def test_what_is_known_of_the_time() -> None:
     seconds, others = known_s(one, runs)
     assert len(runs) < seconds < 2 * len(runs)
     assert others == 0
-    assert Times(one, runs).whole_s == pytest.approx(seconds)
+    assert TimeEstimate(one, runs).whole_s == pytest.approx(seconds)
     both = 'tool = ["s_time", "h2load"]'
-    times = Times(matrix(both), order(plan(both).cells, matrix(both)))
+    times = TimeEstimate(matrix(both), order(plan(both).cells, matrix(both)))
     assert times.whole_s is None  # h2load hasn't run yet
 
 
@@ -115,7 +115,7 @@ def test_there_are_no_effects_of_a_round_that_is_not_complete() -> None:
 
 def test_what_is_said_in_the_beginning_and_the_end() -> None:
     whole, cells = matrix(TWO), plan(TWO)
-    kept = Kept(tuple(rows(1)), torn=True)
+    kept = MatrixRows(tuple(rows(1)), torn=True)
     said = matrix_words.beginning(whole, cells, kept, order(cells.cells, whole, kept.done))
     assert said[0].startswith("The last row had been cut off")
     assert said[1].startswith("2 cells, 2 runs there already: ")

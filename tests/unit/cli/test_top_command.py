@@ -14,7 +14,7 @@ from ssllatency.cli.command_line import build_parser, run
 from ssllatency.cli.live import top
 from ssllatency.model.handshakes import Label
 from ssllatency.output.page import output_page
-from ssllatency.output.screen.child import Child
+from ssllatency.output.screen.child import ChildCommand
 from ssllatency.tracing import live
 
 
@@ -90,7 +90,7 @@ def test_a_command_beside_the_screen_is_ours(tmp_path: Path, monkeypatch: pytest
     """Of this checkout, not of the folder that it is run in; its lines come, and it ends."""
     (tmp_path / "ssllatency.py").write_text("raise SystemExit('a module of this folder')\n")
     monkeypatch.chdir(tmp_path)
-    child = Child(["--version"])
+    child = ChildCommand(["--version"])
     lines: list[str] = []
     wait_for(lambda: child.over and lines.extend(child.taken()) is None and lines)
     child.end()

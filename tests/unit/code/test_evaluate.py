@@ -10,10 +10,10 @@ import pytest
 from tests.fixtures.assembled import Assembled, assemble, function
 
 from ssllatency.code.evaluate import returned_in_cases
-from ssllatency.code.values import Case, Comparison, Place, Value
+from ssllatency.code.values import Assumptions, ComparisonFlags, SymbolicAddress, Value
 
 Assembler = Callable[[str], Assembled]
-ARGUMENT = Place("argument", 0)
+ARGUMENT = SymbolicAddress("argument", 0)
 CHOICE = "mov $1, %eax\nj{condition} 1f\nmov $2, %eax\n1: ret"
 SWITCH = """
     lea 9f(%rip), %rdx
@@ -39,32 +39,36 @@ def assembled(folder: Path, tmp_path: Path) -> Assembler:
     return lambda body: assemble(tmp_path, function("f", body) + function("number", "ret") + function("other", "ret"))
 
 
-def results(code: Assembled, *cases: Case) -> list[set[Value]]:
+def results(code: Assembled, *cases: Assumptions) -> list[set[Value]]:
     return [{*values} for values in returned_in_cases(code.image, code.symbols["f"], cases)]
 
 
 def test_jump_table_by_argument(assembled: Assembler) -> None:
     code = assembled(f"mov %edi, %eax\n{SWITCH}")
-    cases = [Case({"rdi": number}) for number in (0, 1, 2, 3, 1 << 31)]
+    cases = [Assumptions({"rdi": number}) for number in (0, 1, 2, 3, 1 << 31)]
     assert results(code, *cases) == [{11}, {0}, {22}, {0}, {0}]
 
 
 def test_jump_table_by_field(assembled: Assembler) -> None:
     code = assembled(f"mov 92(%rdi), %eax\n{SWITCH}")
-    cases = [Case({"rdi": ARGUMENT}, {(92,): number}) for number in (0, 2)]
-    assert results(code, *cases, Case({"rdi": ARGUMENT}, {(88,): 2})) == [{11}, {22}, {None, 0}]
+    cases = [Assumptions({"rdi": ARGUMENT}, {(92,): number}) for number in (0, 2)]
+    assert results(code, *cases, Assumptions({"rdi": ARGUMENT}, {(88,): 2})) == [{11}, {22}, {None, 0}]
 
 
 @pytest.mark.parametrize("call", ["call number", "call number@PLT", "call *number@GOTPCREL(%rip)"])
 def test_jump_table_by_what_a_call_returns(assembled: Assembler, call: str) -> None:
     code = assembled(f"push %rbx\n{call}\npop %rbx\n{SWITCH}")
-    cases = [Case(calls={"number": number}) for number in (0, 2)]
-    assert results(code, *cases, Case(calls={"other": 2})) == [{11}, {22}, {None, 0}]
+    cases = [Assumptions(calls={"number": number}) for number in (0, 2)]
+    assert results(code, *cases, Assumptions(calls={"other": 2})) == [{11}, {22}, {None, 0}]
 
 
 def test_nothing_is_left_of_the_case_before(assembled: Assembler) -> None:
     code = assembled("call number@PLT\nret")
-    assert results(code, Case(calls={"number": 5}), Case(), Case(calls={"number": 6})) == [{5}, {None}, {6}]
+    assert results(code, Assumptions(calls={"number": 5}), Assumptions(), Assumptions(calls={"number": 6})) == [
+        {5},
+        {None},
+        {6},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -82,36 +86,38 @@ def test_nothing_is_left_of_the_case_before(assembled: Assembler) -> None:
 def test_flags_of_counting(assembled: Assembler, change: str, condition: str, taken: dict[int, bool | None]) -> None:
     code = assembled(f"{change}\n{CHOICE.format(condition=condition)}")
     expected = {True: {1}, False: {2}, None: {1, 2}}
-    assert results(code, *(Case({"rdi": number}) for number in taken)) == [expected[each] for each in taken.values()]
+    assert results(code, *(Assumptions({"rdi": number}) for number in taken)) == [expected[each] for each in taken.values()]
 
 
 def test_comparison_without_the_carry_flag() -> None:
-    assert Comparison(1, 2, 4).taken("jb")
-    assert Comparison(1, 2, 4, carry=False).taken("jb") is None
-    assert Comparison(1, 2, 4, carry=False).taken("jl")
+    assert ComparisonFlags(1, 2, 4).taken("jb")
+    assert ComparisonFlags(1, 2, 4, carry=False).taken("jb") is None
+    assert ComparisonFlags(1, 2, 4, carry=False).taken("jl")
 
 
 def test_comparison_that_leaves_only_the_carry_flag() -> None:
-    assert Comparison(0, 1, 1, alone=True).taken("jb")
-    assert Comparison(0, 1, 1, alone=True).taken("je") is None
+    assert ComparisonFlags(0, 1, 1, alone=True).taken("jb")
+    assert ComparisonFlags(0, 1, 1, alone=True).taken("je") is None
 
 
 @pytest.mark.parametrize(("condition", "other"), [("b", 2), ("ae", 1)])
 def test_a_bit_that_is_tested(assembled: Assembler, condition: str, other: int) -> None:
     code = assembled(f"mov $0x14000, %eax\nbt %rdi, %rax\n{CHOICE.format(condition=condition)}")
-    cases = [Case({"rdi": number}) for number in (14, 15, 16, 64 + 14)]
+    cases = [Assumptions({"rdi": number}) for number in (14, 15, 16, 64 + 14)]
     assert results(code, *cases) == [{3 - other}, {other}, {3 - other}, {3 - other}]
-    assert results(code, Case()) == [{1, 2}]
+    assert results(code, Assumptions()) == [{1, 2}]
 
 
 def test_a_condition_as_a_number(assembled: Assembler) -> None:
     code = assembled("xor %eax, %eax\ncmp $6, %edi\nsete %al\nadd $5, %eax\nret")
-    assert results(code, Case({"rdi": 6}), Case({"rdi": 7}), Case()) == [{6}, {5}, {None}]
+    assert results(code, Assumptions({"rdi": 6}), Assumptions({"rdi": 7}), Assumptions()) == [{6}, {5}, {None}]
 
 
 def test_shifts(assembled: Assembler) -> None:
     code = assembled("mov %edi, %eax\nmov %esi, %ecx\nshr %cl, %eax\nshl $4, %eax\nret")
-    assert results(code, Case({"rdi": 0x1234, "rsi": 8}), Case({"rdi": 0x1234, "rsi": 40}), Case({"rdi": 1})) == [
+    assert results(
+        code, Assumptions({"rdi": 0x1234, "rsi": 8}), Assumptions({"rdi": 0x1234, "rsi": 40}), Assumptions({"rdi": 1})
+    ) == [
         {0x120},
         {0x120},
         {None},

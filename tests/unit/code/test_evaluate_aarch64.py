@@ -12,7 +12,7 @@ from tests.fixtures.assembled_aarch64 import AssembledAarch64, assemble, functio
 
 from ssllatency.code.evaluate import followed, returned, returned_in_cases
 from ssllatency.code.returns import returned_address
-from ssllatency.code.values import Case, Field, Place, Value
+from ssllatency.code.values import Assumptions, LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import Image
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
@@ -20,7 +20,7 @@ from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method, 
 from ssllatency.stacks.openssl.tables.providers import Algorithm, algorithms
 
 Assembler = Callable[[str], AssembledAarch64]
-ARGUMENT = Place("argument", 0)
+ARGUMENT = SymbolicAddress("argument", 0)
 MASK = (1 << 64) - 1
 
 
@@ -41,22 +41,22 @@ LEAVE = "ldp x29, x30, [sp], #32\nautiasp\nmov x1, #0\nret"
 @pytest.mark.parametrize(
     ("body", "value"),
     [
-        ("ldr w0, [x0, #40]\nret", Field((40,), 4)),
-        ("bti c\nldr x0, [x0, #2320]\nldr x0, [x0, #760]\nret", Field((2320, 760))),
-        ("ldrb w0, [x0, #3]\nret", Field((3,), 1)),
-        ("ldur w0, [x0, #-4]\nret", Field((-4,), 4)),
-        ("add x0, x0, #4080\nldr x0, [x0, #16]\nret", Field((4096,))),
-        ("ldp x1, x0, [x0, #16]\nret", Field((24,))),
-        ("ldr w0, [x0, #8]\nand w0, w1, w0\nret", Field((8,), 4, whole=False)),
-        ("ldr w0, [x0, #8]\nand w0, w0, #0xff\nret", Field((8,), 1)),
-        ("ldr x0, [x0, #8]\nand w0, w0, #0xffff\nret", Field((8,), 2)),
-        ("ldr w0, [x0, #8]\nand w0, w0, #0xff00\nret", Field((8,), 4, whole=False)),
-        ("ldr w0, [x0, #8]\nand w0, w0, #0xff00ff\nret", Field((8,), 4, whole=False)),
+        ("ldr w0, [x0, #40]\nret", LoadedField((40,), 4)),
+        ("bti c\nldr x0, [x0, #2320]\nldr x0, [x0, #760]\nret", LoadedField((2320, 760))),
+        ("ldrb w0, [x0, #3]\nret", LoadedField((3,), 1)),
+        ("ldur w0, [x0, #-4]\nret", LoadedField((-4,), 4)),
+        ("add x0, x0, #4080\nldr x0, [x0, #16]\nret", LoadedField((4096,))),
+        ("ldp x1, x0, [x0, #16]\nret", LoadedField((24,))),
+        ("ldr w0, [x0, #8]\nand w0, w1, w0\nret", LoadedField((8,), 4, whole=False)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #0xff\nret", LoadedField((8,), 1)),
+        ("ldr x0, [x0, #8]\nand w0, w0, #0xffff\nret", LoadedField((8,), 2)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #0xff00\nret", LoadedField((8,), 4, whole=False)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #0xff00ff\nret", LoadedField((8,), 4, whole=False)),
         ("ldr x0, [x0, #8]\nmov w0, w0\nldr x0, [x0, #8]\nret", None),
-        ("ldr w0, [x0, #8]\nuxth w0, w0\nret", Field((8,), 2)),
-        ("ldr w0, [x0, #8]\nand w0, w0, #7\nret", Field((8,), 4, whole=False)),
-        (f"{FRAME}str x19, [sp, #16]\nmov x19, x0\nldr x0, [x19, #80]\nldr x19, [sp, #16]\n{LEAVE}", Field((80,))),
-        (f"{FRAME}str x0, [x29, #24]\nldr x0, [sp, #24]\nldr x0, [x0, #8]\n{LEAVE}", Field((8,))),
+        ("ldr w0, [x0, #8]\nuxth w0, w0\nret", LoadedField((8,), 2)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #7\nret", LoadedField((8,), 4, whole=False)),
+        (f"{FRAME}str x19, [sp, #16]\nmov x19, x0\nldr x0, [x19, #80]\nldr x19, [sp, #16]\n{LEAVE}", LoadedField((80,))),
+        (f"{FRAME}str x0, [x29, #24]\nldr x0, [sp, #24]\nldr x0, [x0, #8]\n{LEAVE}", LoadedField((8,))),
         ("mov w0, #0x1234\nmovk w0, #0x5, lsl #16\nret", 0x51234),
         ("mov x0, #-1\nret", MASK),
         ("mov w0, #-1\nret", 0xFFFFFFFF),
@@ -108,11 +108,11 @@ def test_value_that_depends_on_the_argument(assembled: Assembler, body: str, of:
 
 def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     code = assembled("ldr w1, [x0]\ncbnz w1, 1f\nldr w0, [x0, #8]\nret\n1: mov w0, #0\nret")
-    assert results(code, rdi=ARGUMENT) == {Field((8,), 4), 0}
+    assert results(code, rdi=ARGUMENT) == {LoadedField((8,), 4), 0}
     read = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT}).fields
-    assert read == {Field((0,), 4), Field((8,), 4)}
+    assert read == {LoadedField((0,), 4), LoadedField((8,), 4)}
     select = assembled("ldr w1, [x0]\ncmp w1, #0\nldr w2, [x0, #4]\ncsel w0, w2, wzr, ne\nret")
-    assert results(select, rdi=ARGUMENT) == {Field((4,), 4), 0}
+    assert results(select, rdi=ARGUMENT) == {LoadedField((4,), 4), 0}
 
 
 @pytest.mark.parametrize(
@@ -125,33 +125,33 @@ def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     ],
 )
 def test_field_that_is_known_to_be_zero_on_one_way(assembled: Assembler, body: str) -> None:
-    assert results(assembled(body), rdi=ARGUMENT) == {Field((8, 24)), 0}
+    assert results(assembled(body), rdi=ARGUMENT) == {LoadedField((8, 24)), 0}
 
 
 def test_calls_and_what_is_stored(assembled: Assembler) -> None:
     code = assembled(f"{FRAME}ldr w2, [x0, #4]\nstr w2, [x1, #8]\nldrh w0, [x0, #6]\nbl g\n{LEAVE.replace('ret', 'b g')}")
-    seen = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT, "rsi": Place("there", 0)})
-    assert seen.stores == [(Place("there", 8), Field((4,), 4))]
+    seen = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT, "rsi": SymbolicAddress("there", 0)})
+    assert seen.stores == [(SymbolicAddress("there", 8), LoadedField((4,), 4))]
     assert {(call.target, call.arguments[0]) for call in seen.calls} == {
-        (code.symbols["g"], Field((6,), 2)),
+        (code.symbols["g"], LoadedField((6,), 2)),
         (code.symbols["g"], None),
     }
     through = assembled("ldr x8, [x0, #24]\nldr x8, [x8, #120]\nbr x8")
     assert [call.target for call in followed(through.image, through.symbols["f"], {"rdi": ARGUMENT}).calls] == [
-        Field((24, 120))
+        LoadedField((24, 120))
     ]
 
 
 @pytest.mark.parametrize("call", ["bl g", "adr x1, g\nblr x1"])
 def test_what_a_call_is_given_to_return(assembled: Assembler, call: str) -> None:
     code = assembled(f"{FRAME}{call}\nadd w0, w0, #1\n{LEAVE}")
-    cases = [Case(calls={"g": 4}), Case(calls={"h": 4}), Case(calls={"g": 9})]
+    cases = [Assumptions(calls={"g": 4}), Assumptions(calls={"h": 4}), Assumptions(calls={"g": 9})]
     assert [{*each} for each in returned_in_cases(code.image, code.symbols["f"], cases)] == [{5}, {None}, {10}]
 
 
 def test_what_a_field_is_given_to_hold(assembled: Assembler) -> None:
     code = assembled("ldr w1, [x0, #92]\nmov w0, #1\ncmp w1, #20\nb.eq 1f\nmov w0, #2\n1: ret")
-    cases = [Case({"rdi": ARGUMENT}, {(92,): number}) for number in (20, 21)]
+    cases = [Assumptions({"rdi": ARGUMENT}, {(92,): number}) for number in (20, 21)]
     assert [*returned_in_cases(code.image, code.symbols["f"], cases)] == [[1], [2]]
 
 

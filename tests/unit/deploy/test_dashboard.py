@@ -13,7 +13,7 @@ import pytest
 from tests.prometheus.server import Server
 
 from deploy.grafana import dashboard
-from ssllatency.export.metrics.families import FAMILIES, Kind
+from ssllatency.export.metrics.families import FAMILIES, MetricKind
 
 MADE = json.loads(dashboard.FILE.read_text())
 PANELS = [panel for panel in MADE["panels"] if panel["type"] != "row"]
@@ -44,7 +44,7 @@ def test_counters_and_histograms_are_shown_as_rates_and_gauges_are_not() -> None
     for _, expression in EXPRESSIONS:
         for metric in set(re.findall(r"\b(ssllatency_\w+)", expression)) - {"ssllatency_targets_refused_total"}:
             is_rate = f"rate({metric}{{" in expression
-            assert is_rate == (KINDS[metric] is not Kind.GAUGE) or metric.endswith("dropped_total"), expression
+            assert is_rate == (KINDS[metric] is not MetricKind.GAUGE) or metric.endswith("dropped_total"), expression
 
 
 def test_panels_are_told_apart_and_overlap_nowhere() -> None:

@@ -19,7 +19,7 @@ from tests.parameters import slow_except
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.room import most_copied
-from ssllatency.elf.source import MAX_FILE, Source
+from ssllatency.elf.source import MAX_FILE, ElfSource
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
 from ssllatency.stacks.openssl.labels import label_paths
@@ -64,7 +64,7 @@ def interrogate(data: bytes) -> int:
     """How many questions about the image in `data` were answered rather than refused."""
     answered = 0
     try:
-        image = Image("memory", Source.of(data, "/memory/image"), ("/nonexistent",))
+        image = Image("memory", ElfSource.of(data, "/memory/image"), ("/nonexistent",))
     except ElfError:
         return 0
     for question in questions(image):
@@ -108,7 +108,7 @@ def test_cut_short_anywhere(good: bytes) -> None:
 
 def interesting(data: bytes) -> list[tuple[int, int]]:
     """The (start, size) of what describes the image: headers, dynamic tags, hash tables, symbols, relocations, frames."""
-    headers = Headers(Source.of(data, "good"))
+    headers = Headers(ElfSource.of(data, "good"))
     sections = [section for section in headers.sections if section.name not in (".text", ".rodata", ".comment")]
     places = [
         (section.sh_offset, section.sh_size) for section in sections if section.sh_size and section.sh_type != "SHT_NOBITS"
@@ -139,8 +139,8 @@ def test_noise_after_a_good_beginning(noise: bytes, kept: int) -> None:
     interrogate(head[:kept] + noise)
 
 
-def patched(good: bytes, offset: int, value: bytes) -> Source:
-    return Source.of(good[:offset] + value + good[offset + len(value) :], "the file")
+def patched(good: bytes, offset: int, value: bytes) -> ElfSource:
+    return ElfSource.of(good[:offset] + value + good[offset + len(value) :], "the file")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_holes_of_a_file_take_no_memory(tmp_path: Path, good: bytes) -> None:
     path.write_bytes(good)
     os.truncate(path, most_copied())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    source = Source.copied(path, "sparse")
+    source = ElfSource.copied(path, "sparse")
     assert (source.read(0, len(good)), source.read(most_copied() - 1, 1)) == (good, b"\0")
     assert source.stored < len(good) + 65536
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < most_copied() >> 12
@@ -250,9 +250,9 @@ def test_the_digest_tells_every_byte_and_where_the_holes_are(tmp_path: Path) -> 
             for offset, data in pieces:
                 os.pwrite(file.fileno(), data, offset)
             os.truncate(path, 2 << 20)
-        digests.add(Source.copied(path, "").digest)
+        digests.add(ElfSource.copied(path, "").digest)
         os.truncate(path, (2 << 20) + 1)
-        digests.add(Source.copied(path, "").digest)
+        digests.add(ElfSource.copied(path, "").digest)
     assert len(digests) == 10
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ssllatency.elf import room, source
 from ssllatency.elf.room import memory_limit, most_copied, most_parsed
-from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.source import ElfError, ElfSource
 
 MIB = 1 << 20
 
@@ -56,7 +56,7 @@ def test_files_get_a_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with (tmp_path / "large").open("wb") as file:
         file.truncate(128 * MIB + 1)
     with pytest.raises(ElfError, match=r"lib is larger than 128 MiB, more than is read of a file that may be traced\."):
-        Source.copied(tmp_path / "large", "lib")
+        ElfSource.copied(tmp_path / "large", "lib")
     assert source.most_copied is most_copied
 
 

@@ -11,12 +11,12 @@ import pytest
 from tests.fixtures import hostile
 
 from ssllatency.elf.headers import Headers
-from ssllatency.elf.source import Source
+from ssllatency.elf.source import ElfSource
 from ssllatency.elf.symbols import MAX_NAME, MAX_SYMBOLS, FunctionIndex
 
 
 def index_of(path: Path) -> FunctionIndex:
-    return FunctionIndex(Headers(Source.open(path, "symbols")))
+    return FunctionIndex(Headers(ElfSource.open(path, "symbols")))
 
 
 def test_a_name_that_two_functions_share_names_neither(tmp_path: Path) -> None:

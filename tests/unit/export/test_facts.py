@@ -12,7 +12,7 @@ from tests.measured.recordings import interval_of
 
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.facts import PLACES, bounded
-from ssllatency.export.metrics.families import BY_NAME, OUTCOME, Kind
+from ssllatency.export.metrics.families import BY_NAME, OUTCOME, MetricKind
 from ssllatency.export.metrics.points import Distribution
 from ssllatency.model.handshakes import WITHIN, Ending, Fact, Part
 
@@ -41,7 +41,7 @@ def test_every_fact_has_a_counter_of_its_own() -> None:
     assert len({(place.family, place.value) for place in PLACES.values()}) == len(Fact)
     for place in PLACES.values():
         family = BY_NAME[place.family]
-        assert (family.kind, family.by_service) == (Kind.COUNTER, True)
+        assert (family.kind, family.by_service) == (MetricKind.COUNTER, True)
         assert set(family.labels) == {name for name in (place.label, OUTCOME if place.by_outcome else "") if name}
 
 

@@ -19,7 +19,7 @@ from tests.measured.recordings import interval_of
 
 from ssllatency.export.formats import otlp, protobuf, text
 from ssllatency.export.metrics.collect import ByProcess
-from ssllatency.export.metrics.families import FAMILIES, Kind
+from ssllatency.export.metrics.families import FAMILIES, MetricKind
 from ssllatency.export.metrics.points import Distribution, Frames, Point, Reading, Readings, labels
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
@@ -164,7 +164,7 @@ def test_names_follow_prometheus_own_rules() -> None:
     names = [family.prometheus_name for family in FAMILIES]
     assert len(set(names)) == len(names)
     for family in FAMILIES:
-        assert family.prometheus_name.endswith("_total") == (family.kind is Kind.COUNTER)
+        assert family.prometheus_name.endswith("_total") == (family.kind is MetricKind.COUNTER)
         assert ("_seconds" in family.prometheus_name) == (family.unit == "s")
         assert ("_bytes" in family.prometheus_name) == (family.unit == "By")
 

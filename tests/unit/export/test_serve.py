@@ -27,7 +27,7 @@ from ssllatency.export.serve.connections import Connections, network_of
 from ssllatency.export.serve.host_names import may_ask
 from ssllatency.export.serve.negotiation import chosen
 from ssllatency.export.serve.passwords import MOST_WAITING, Busy, Passwords
-from ssllatency.export.serve.server import Server, Site
+from ssllatency.export.serve.server import ServedMetrics, Server
 from ssllatency.export.serve.web_config import read
 from ssllatency.load.matrix.servers.certificates import make_certificate
 
@@ -54,14 +54,14 @@ def test_a_scraper_gets_what_it_likes_best(accept: str) -> None:
 
 
 @contextmanager
-def served(site: Site, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+def served(site: ServedMetrics, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     server = Server(socket.create_server(("127.0.0.1", 0)), site, tls)
     with answering(server):
         yield server
 
 
-def site(**others: object) -> Site:
-    return Site(lambda: READING, lambda: True, **others)  # type: ignore[arg-type]
+def site(**others: object) -> ServedMetrics:
+    return ServedMetrics(lambda: READING, lambda: True, **others)  # type: ignore[arg-type]
 
 
 def get(
@@ -99,7 +99,7 @@ def test_what_is_not_ready_says_so() -> None:
     def nothing() -> Reading:
         raise NoReading("Nothing is traced yet.")
 
-    with served(Site(nothing, lambda: False)) as server:
+    with served(ServedMetrics(nothing, lambda: False)) as server:
         assert [get(server, path).status for path in ("/metrics", "/-/ready", "/-/healthy")] == [503, 503, 200]
 
 
@@ -232,7 +232,7 @@ def test_health_checks_have_room_of_their_own_while_all_others_are_answered() ->
         assert go.wait(20)
         return READING
 
-    with served(Site(late, lambda: True)) as server:
+    with served(ServedMetrics(late, lambda: True)) as server:
         server.connections.most = 1
         slow = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
         slow.request("GET", "/metrics")
@@ -264,7 +264,7 @@ def test_networks_have_shares() -> None:
 def test_metrics_are_rendered_once_of_each_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     readings, made = [READING], []
     monkeypatch.setattr(server_module, "trim_heap", lambda: made.append(1))
-    with served(Site(lambda: readings[-1], lambda: True)) as server:
+    with served(ServedMetrics(lambda: readings[-1], lambda: True)) as server:
         bodies = [get(server, "/metrics").read() for _ in range(5)]
         assert len(made) == 1
         readings.append(Reading("host", 61.0, READING.points))

@@ -27,13 +27,13 @@ from ssllatency.export.metrics.points import Frames, NoReading, Reading
 from ssllatency.export.split import confinement, tracer
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
 from ssllatency.export.split.confinement import confine, program, user_ids
-from ssllatency.export.split.speaker import Source
+from ssllatency.export.split.speaker import TracerReadings
 from ssllatency.export.split.tracer import Tracer
 
 
 def test_a_reading_is_asked_for_once_and_handed_out_to_all() -> None:
     ours, theirs = socket.socketpair()
-    tracer, source = TracersEnd(ours), Source(SpeakersEnd(theirs))
+    tracer, source = TracersEnd(ours), TracerReadings(SpeakersEnd(theirs))
     listening = threading.Thread(target=source.listen)
     listening.start()
     with pytest.raises(NoReading):
@@ -55,7 +55,7 @@ def test_a_reading_is_asked_for_once_and_handed_out_to_all() -> None:
     listening.join()
 
 
-def _ready(source: Source) -> Reading:
+def _ready(source: TracerReadings) -> Reading:
     while not source.ready:
         pass
     return source.read()

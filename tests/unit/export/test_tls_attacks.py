@@ -17,7 +17,7 @@ from tests.waiting import wait_for
 from ssllatency.export.metrics.points import Point, Reading
 from ssllatency.export.serve import connections
 from ssllatency.export.serve.connections import IDLE_S, Connections
-from ssllatency.export.serve.server import Server, Site
+from ssllatency.export.serve.server import ServedMetrics, Server
 from ssllatency.export.serve.web_config import read
 from ssllatency.load.matrix.servers.certificates import make_certificate
 
@@ -36,7 +36,7 @@ def server_context(tmp_path: Path) -> ssl.SSLContext:
 
 @contextmanager
 def served(context: ssl.SSLContext) -> Iterator[Server]:
-    server = Server(socket.create_server(("127.0.0.1", 0)), Site(lambda: READING, lambda: True), context)
+    server = Server(socket.create_server(("127.0.0.1", 0)), ServedMetrics(lambda: READING, lambda: True), context)
     with answering(server):
         yield server
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.load.figures import LoadError
-from ssllatency.load.run import Ended, Output, run
+from ssllatency.load.run import StopReason, ToolOutput, run
 from ssllatency.load.tools.choice import TOOLS, report_of, version_of
 
 PATIENT = "trap 'echo results; exit 3' INT; echo begun; while :; do sleep 0.05; done"
@@ -28,20 +28,20 @@ def shell(script: str) -> list[str]:
 def test_a_tool_that_ends_by_itself() -> None:
     seen: list[float] = []
     output = run(shell("echo out; echo problem >&2; sleep 0.3; exit 7"), timeout_s=30, progress=seen.append)
-    assert (output.stdout, output.stderr, output.status, output.ended) == ("out\n", "problem\n", 7, Ended.ITSELF)
+    assert (output.stdout, output.stderr, output.status, output.ended) == ("out\n", "problem\n", 7, StopReason.ITSELF)
     assert len(seen) > 1
     assert seen == sorted(seen)
 
 
 def test_one_that_takes_too_long_may_print_its_results() -> None:
     output = run(shell(PATIENT), timeout_s=0.3)
-    assert (output.stdout, output.status, output.ended) == ("begun\nresults\n", 3, Ended.TIMEOUT)
+    assert (output.stdout, output.status, output.ended) == ("begun\nresults\n", 3, StopReason.TIMEOUT)
 
 
 def test_one_that_is_stopped_may_print_its_results() -> None:
     began = time.monotonic()
     output = run(shell(PATIENT), timeout_s=30, stopped=lambda: time.monotonic() > began + 0.3)
-    assert (output.stdout, output.ended) == ("begun\nresults\n", Ended.STOPPED)
+    assert (output.stdout, output.ended) == ("begun\nresults\n", StopReason.STOPPED)
 
 
 def test_ctrl_c_ends_the_tool_and_keeps_its_results() -> None:
@@ -50,7 +50,7 @@ def test_ctrl_c_ends_the_tool_and_keeps_its_results() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     output = run(shell(PATIENT), timeout_s=30, progress=press)
-    assert (output.stdout, output.ended) == ("begun\nresults\n", Ended.STOPPED)
+    assert (output.stdout, output.ended) == ("begun\nresults\n", StopReason.STOPPED)
 
 
 def test_signals_that_the_command_blocks_reach_the_tool() -> None:
@@ -119,7 +119,7 @@ def test_one_that_has_closed_its_output_is_waited_for_itself(monkeypatch: pytest
     """Until the next look would make the run longer than it was."""
     monkeypatch.setattr("ssllatency.load.run.LOOK_S", 1e6)  # a wait until then would meet the limit of the test
     output = run(shell("echo out; exec >&- 2>&-; sleep 0.1; exit 7"), timeout_s=1e6)
-    assert (output.stdout, output.status, output.ended) == ("out\n", 7, Ended.ITSELF)
+    assert (output.stdout, output.status, output.ended) == ("out\n", 7, StopReason.ITSELF)
 
 
 def test_long_output_keeps_its_beginning_and_its_end() -> None:
@@ -132,7 +132,7 @@ def test_long_output_keeps_its_beginning_and_its_end() -> None:
 def test_a_process_that_a_tool_leaves_behind_is_not_waited_for() -> None:
     output = run(shell("sleep 30 & echo $!"), timeout_s=20)
     os.kill(int(output.stdout), signal.SIGKILL)  # ProcessLookupError where it has been waited for
-    assert output.ended is Ended.ITSELF
+    assert output.ended is StopReason.ITSELF
 
 
 def test_one_that_is_not_there() -> None:
@@ -151,7 +151,7 @@ def test_the_version_that_a_program_tells(tmp_path: Path) -> None:
 
 def test_a_rate_by_our_clock_where_the_connections_are_known() -> None:
     text = "10 connections in 0.10s; 100.00 connections/user sec, bytes read 0\n10 connections in 2 real seconds"
-    report = report_of(TOOLS["s_time"], Output(text, "", 0, 2.0), ("openssl", "s_time"), "3.0.22")
+    report = report_of(TOOLS["s_time"], ToolOutput(text, "", 0, 2.0), ("openssl", "s_time"), "3.0.22")
     rate = report.figure("connections a second")
     assert rate is not None
     assert (rate.value, rate.unit, report.version, report.command) == (5.0, "1/s", "3.0.22", ("openssl", "s_time"))
@@ -159,13 +159,13 @@ def test_a_rate_by_our_clock_where_the_connections_are_known() -> None:
 
 def test_the_torn_last_line_of_a_killed_tool_is_not_read() -> None:
     text = "This is ApacheBench, Version 2.3\nComplete requests:      20\nFailed requests:        1"
-    report = report_of(TOOLS["ab"], Output(text, "", -9, 2.0), ("ab",))
+    report = report_of(TOOLS["ab"], ToolOutput(text, "", -9, 2.0), ("ab",))
     assert [figure.name for figure in report.figures] == ["requests"]
 
 
 def test_the_marks_of_s_time_count_though_their_line_is_torn() -> None:
     text = "Collecting connection statistics for 9 seconds\n****"
-    report = report_of(TOOLS["s_time"], Output(text, "", -2, 2.0), ("openssl", "s_time"))
+    report = report_of(TOOLS["s_time"], ToolOutput(text, "", -2, 2.0), ("openssl", "s_time"))
     assert report.figure("connections") is not None
     assert report.connections is not None
     assert (report.connections.least, report.connections.most) == (4, 5)

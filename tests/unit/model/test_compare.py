@@ -20,18 +20,18 @@ from ssllatency.model.handshakes import PHASES, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome
 from ssllatency.model.statistics.compare import UNTOLD_WITHOUT, compare
-from ssllatency.model.statistics.comparison import FUNCTION, WALL, Change, Comparison, Subject, Verdict
+from ssllatency.model.statistics.comparison import FUNCTION, WALL, Change, ComparedSubject, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Block, Quantity, Sample, draws
 from ssllatency.stacks.openssl.handshake.callbacks import NAMES
 from ssllatency.stacks.phases import Phase
 
 TRIALS = 80
-F = Subject(FUNCTION, "F", "success")
-SIGN = Subject(FUNCTION, "rsa_ossl_private_encrypt", "success")
+F = ComparedSubject(FUNCTION, "F", "success")
+SIGN = ComparedSubject(FUNCTION, "rsa_ossl_private_encrypt", "success")
 CHANGED = {Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.FEWER}
 
 
-def changes(comparison: Comparison, subject: Subject = WALL) -> dict[Quantity, Change]:
+def changes(comparison: Comparison, subject: ComparedSubject = WALL) -> dict[Quantity, Change]:
     return next(dict(row.changes) for row in comparison.rows if row.subject == subject)
 
 
@@ -98,7 +98,7 @@ def test_what_was_never_seen_before_is_more() -> None:
     for number in range(6):
         failed = [replace(one, ending=Ending.FAILURE, reason="no shared cipher") for one in shakes_of(random, 20)]
         shakes.append(interval_of(number, [*shakes_of(random, 40), *failed]))
-    change = changes(compare(recording_of(1), Recording.of(shakes)), Subject("part", "wall", "failure"))
+    change = changes(compare(recording_of(1), Recording.of(shakes)), ComparedSubject("part", "wall", "failure"))
     assert (change[Quantity.RATE].verdict, change[Quantity.RATE].before, change[Quantity.RATE].ratio) == (Verdict.MORE, 0, None)
     assert change[Quantity.RATE].after == pytest.approx(20)
     assert change[Quantity.MEAN] == Change(None, change[Quantity.MEAN].after)
@@ -236,7 +236,7 @@ def test_slower_failures_are_not_worse() -> None:
         return Recording.of([interval_of(number, [], [one]) for number, one in enumerate(series)])
 
     found = compare(failing(1000), failing(9000))
-    assert changes(found, Subject(FUNCTION, "F", "failure"))[Quantity.MEAN].verdict is Verdict.SLOWER
+    assert changes(found, ComparedSubject(FUNCTION, "F", "failure"))[Quantity.MEAN].verdict is Verdict.SLOWER
     assert found.worse(0.1) == ()
 
 
@@ -279,7 +279,7 @@ LACKING = {
 
 @pytest.mark.parametrize("part", slow_except(LACKING, Part.PRIVATE_KEY, Part.COMPLETION))
 def test_parts_that_one_side_did_not_measure_have_no_rate_there(part: Part) -> None:
-    subject = Subject("part", str(part), "success")
+    subject = ComparedSubject("part", str(part), "success")
     lacking, measured = _shaken([], missing=LACKING[part]), _shaken([part], off_cpu=True)
     none = _shaken([], off_cpu=True, missing="errors")
     for found in (changes(compare(lacking, measured), subject), changes(compare(measured, lacking), subject)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.model.keyed import Kept, gathered
+from ssllatency.model.keyed import KeyedCache, gathered
 from ssllatency.model.snapshot import Outcome
 
 
@@ -14,7 +14,7 @@ def joined(parts: Sequence[list[int]]) -> list[int]:
 
 
 def test_the_very_same_values_give_the_very_same_thing() -> None:
-    kept: Kept[str, list[int], list[int]] = Kept(joined)
+    kept: KeyedCache[str, list[int], list[int]] = KeyedCache(joined)
     one, two = [1], [2]
     first = kept.of({"a": [one, two], "b": [two]})
     assert first == {"a": [1, 2], "b": [2]}
@@ -25,7 +25,7 @@ def test_the_very_same_values_give_the_very_same_thing() -> None:
 
 
 def test_fewer_more_and_other_values_are_others() -> None:
-    kept: Kept[str, list[int], list[int]] = Kept(joined)
+    kept: KeyedCache[str, list[int], list[int]] = KeyedCache(joined)
     one, two = [1], [2]
     kept.of({"a": [one, two]})
     for parts in ([one], [one, two, one], [two, one], []):
@@ -33,7 +33,7 @@ def test_fewer_more_and_other_values_are_others() -> None:
 
 
 def test_of_a_key_that_was_left_out_nothing_is_kept() -> None:
-    kept: Kept[str, list[int], list[int]] = Kept(joined)
+    kept: KeyedCache[str, list[int], list[int]] = KeyedCache(joined)
     one = [1]
     first = kept.of({"a": [one]})["a"]
     assert kept.of({}) == {}

@@ -10,7 +10,7 @@ import pytest
 from tests.measured.handshakes import Shake, handshakes_of
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.client import ClientReport, Connections, Figure
+from ssllatency.model.client import ClientReport, ConnectionBounds, Figure
 from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
@@ -39,7 +39,7 @@ CLIENT = ClientReport(
     percentiles={"total": {50: 0.004, 99.9: 0.005}},
     facts={"protocol": "TLSv1.3", "server": "ngi\x1bnx"},
     caveats=("ab never resumes.",),
-    connections=Connections(3, 3, "one a request"),
+    connections=ConnectionBounds(3, 3, "one a request"),
     offers_sessions=False,
 )
 
@@ -133,7 +133,7 @@ def says(made: Snapshot, *parts: str) -> bool:
 
 
 def ranged(least: int, most: int | None) -> ClientReport:
-    return replace(CLIENT, connections=Connections(least, most, "reasons"))
+    return replace(CLIENT, connections=ConnectionBounds(least, most, "reasons"))
 
 
 def test_counts_that_agree() -> None:

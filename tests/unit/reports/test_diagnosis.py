@@ -16,7 +16,7 @@ from tests.unit.reports.diagnosis_cases import OFFLOAD, SECOND, SIDES, Judge, al
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 from tests.unit.reports.report_samples import snapshot_of
 
-from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, Role, Times
+from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, RequestedSide, Times
 from ssllatency.model.recording import Recording
 from ssllatency.reports.diagnosis import calls, failures, queue
 from ssllatency.reports.diagnosis.case import Case
@@ -630,8 +630,8 @@ OF_SERVERS = {
 }
 
 
-@pytest.mark.parametrize("role", [Role.CLIENT, Role.ANY])
-def test_a_program_that_is_a_client_is_not_called_a_server(role: Role) -> None:
+@pytest.mark.parametrize("role", [RequestedSide.CLIENT, RequestedSide.ANY])
+def test_a_program_that_is_a_client_is_not_called_a_server(role: RequestedSide) -> None:
     for rule, handshakes, _ in SIDES:
         if rule.__name__ not in OF_SERVERS:
             text = told(rule, replace(handshakes(1), role=role)) + " ".join(diagnose(replace(handshakes(1), role=role)))
@@ -640,11 +640,11 @@ def test_a_program_that_is_a_client_is_not_called_a_server(role: Role) -> None:
 
 
 def test_a_client_waits_for_its_servers() -> None:
-    waits = replace(measured(rest=1, wait_peer=30, round_trips=0.1), role=Role.CLIENT)
+    waits = replace(measured(rest=1, wait_peer=30, round_trips=0.1), role=RequestedSide.CLIENT)
     assert "the handshakes' time" in diagnose(waits)[0]
     assert "the servers take their time" in diagnose(waits)[0]
     assert "this program's own work is 1.00 ms. A capture on the other side" in diagnose(waits)[0]
-    late = replace(measured(rest=1, queue_server=30, queue_other=29), role=Role.CLIENT)
+    late = replace(measured(rest=1, queue_server=30, queue_other=29), role=RequestedSide.CLIENT)
     assert "is this program's own queue: the servers' bytes had arrived, and for 97 % of that time" in diagnose(late)[0]
     text = render(snapshot_of(handshakes=late))
     assert ("queue: program" in text, "queue: server" in text) == (True, False)

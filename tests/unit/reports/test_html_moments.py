@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssllatency.reports.html.plots.moments import Moments, fitting_marks
+from ssllatency.reports.html.plots.moments import TimeAxis, fitting_marks
 from ssllatency.reports.html.plots.plots import SIZES, Size
 
 
-def moments(begun: str, end_s: float) -> Moments:
-    return Moments.of(end_s, datetime.fromisoformat(begun))
+def moments(begun: str, end_s: float) -> TimeAxis:
+    return TimeAxis.of(end_s, datetime.fromisoformat(begun))
 
 
-def marked(shown: Moments, most: int = 4) -> list[str]:
+def marked(shown: TimeAxis, most: int = 4) -> list[str]:
     marks, step_s = shown.marks(most)
     return [shown.mark(mark, step_s) for mark in marks]
 
@@ -40,7 +40,7 @@ def test_marks_are_round_times_of_day(begun: str, end_s: float, texts: list[str]
 @pytest.mark.parametrize("size", SIZES, ids=[size.name for size in SIZES])
 @given(end_s=st.floats(0.01, 1e7), microsecond=st.integers(0, 999_999))
 def test_texts_at_marks_do_not_touch(size: Size, end_s: float, microsecond: int) -> None:
-    shown = Moments(end_s, datetime(2030, 1, 31, 23, 59, 58, microsecond, UTC))
+    shown = TimeAxis(end_s, datetime(2030, 1, 31, 23, 59, 58, microsecond, UTC))
     marks, step_s = fitting_marks(shown, size)
     longest = max(len(shown.mark(mark, step_s)) for mark in marks)
     assert len(marks) == 1 or longest * 0.62 * size.letters < (size.width - 60) * step_s / end_s
@@ -54,7 +54,7 @@ def test_rows_have_the_date_where_there_are_several() -> None:
 def test_the_zone_is_said() -> None:
     assert moments("2030-01-31T12:00:00Z", 60).zone == " Times are UTC."
     assert moments("2030-01-31T12:00:00-05:30", 60).zone == " Times are UTC-05:30."
-    assert Moments(60).zone == ""
+    assert TimeAxis(60).zone == ""
 
 
 def test_a_clock_that_ends_before_the_recording_is_left_out() -> None:
@@ -64,7 +64,7 @@ def test_a_clock_that_ends_before_the_recording_is_left_out() -> None:
 
 @given(st.datetimes(), st.floats(1e-5, 1e9), st.integers(3, 9))
 def test_marks_are_within_the_axis_and_not_too_many(begun: datetime, end_s: float, most: int) -> None:
-    marks, step_s = Moments.of(end_s, begun).marks(most)
+    marks, step_s = TimeAxis.of(end_s, begun).marks(most)
     assert 1 <= len(marks) <= most + 1
     assert marks[0] >= 0
     assert marks[-1] <= end_s + 1e-6 * step_s

@@ -173,7 +173,7 @@ def test_the_version_of_an_open_file_is_that_of_the_mapped_one() -> None:
                 assert expected
                 assert (expected.identity, expected.numbers) == (mapped.identity, mapped.numbers)
                 version = mapped_version(os.getpid(), mapped)
-                assert version in (expected.version, identity.Version(mapped.identity))  # without times where not permitted
+                assert version in (expected.version, identity.FileVersion(mapped.identity))  # without times where not permitted
 
 
 def test_a_status_of_a_link_of_the_kernels() -> None:

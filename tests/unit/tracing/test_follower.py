@@ -22,7 +22,7 @@ from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile, Version
+from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Process, Selection, TracedFile
 from ssllatency.tracing import follow, hit_costs
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.late import files, new_files, notes, on_disk, targets, waiting
@@ -285,7 +285,7 @@ def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
         descriptor = os.open(os.devnull, os.O_RDONLY)
         stack.callback(os.close, descriptor)
         return (
-            ExpectedFile(descriptor, path, root, Version((8, 1, there)), (8, 1, there), ("", "", ""))
+            ExpectedFile(descriptor, path, root, FileVersion((8, 1, there)), (8, 1, there), ("", "", ""))
             if there and root == "/of/100"
             else None
         )
@@ -318,7 +318,7 @@ def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
 
     def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
         numbers = 8, 1, int(path[-1])
-        return ExpectedFile(-1, path, root, Version(numbers), numbers, ("", "", "")) if root == "/" else None
+        return ExpectedFile(-1, path, root, FileVersion(numbers), numbers, ("", "", "")) if root == "/" else None
 
     def planned(found: ExpectedFile, _: object) -> None:
         nonlocal now
@@ -852,7 +852,7 @@ def test_what_a_process_mapped_that_is_gone_is_attached_to_without_harm(
 
     def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
         numbers = new.numbers
-        return ExpectedFile(os.open(os.devnull, os.O_RDONLY), path, root, Version(numbers), numbers, ("", "", ""))
+        return ExpectedFile(os.open(os.devnull, os.O_RDONLY), path, root, FileVersion(numbers), numbers, ("", "", ""))
 
     play(monkeypatch, "root_paths", lambda _: [])
     play(monkeypatch, "open_expected", opened)

@@ -14,13 +14,13 @@ from tests.parameters import slow_except
 from tests.waiting import wait_for
 
 from ssllatency.elf.source import ElfError
-from ssllatency.probes.cache.kept import Cache, Subject, Work
+from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Settings
 from ssllatency.targets import Selection, all_processes, file_identity, select
 from ssllatency.tracing.links.others import OtherUsers, maps_any
 from ssllatency.tracing.planning import fork_server
 from ssllatency.tracing.planning.findings import File, Findings
-from ssllatency.tracing.planning.reading import Reading, listen, start
+from ssllatency.tracing.planning.reading import ReadingProcess, listen, start
 
 PROGRAM = Path(sys.executable).resolve()
 ALL = (PLAN, HANDSHAKE_PLAN, NAMES, FACTS)
@@ -39,19 +39,19 @@ def findings() -> Findings:
     return Findings(Cache(keeps=False), Settings(), ahead=[PLAN, HANDSHAKE_PLAN], later=[NAMES])
 
 
-def begun(path: str) -> Reading:
+def begun(path: str) -> ReadingProcess:
     """A process that reads the file."""
-    return start(Work(Subject(path, str(PROGRAM)), ALL, Settings()))
+    return start(FileWork(CachedFile(path, str(PROGRAM)), ALL, Settings()))
 
 
-def ended(reading: Reading) -> Reading:
+def ended(reading: ReadingProcess) -> ReadingProcess:
     """The same once it has said all."""
     while not reading.over:
         listen([reading])
     return reading
 
 
-def said_of(path: str) -> Reading:
+def said_of(path: str) -> ReadingProcess:
     """What a process says that reads the file."""
     return ended(begun(path))
 
@@ -215,13 +215,13 @@ def test_neither_it_nor_its_readers_are_targets_or_others(forked: list[int]) -> 
 
 _PARENT = """
 import os, signal, sys
-from ssllatency.probes.cache.kept import Subject, Work
+from ssllatency.probes.cache.kept import CachedFile, FileWork
 from ssllatency.probes.cache.parts import PARTS, Settings
 from ssllatency.tracing.planning import fork_server, reading
 os.sched_getaffinity = lambda _: {0, 1}
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 with fork_server.running(wanted=True):
-    begun = reading.start(Work(Subject(sys.executable, "it"), PARTS, Settings()))
+    begun = reading.start(FileWork(CachedFile(sys.executable, "it"), PARTS, Settings()))
     reading.listen([begun])
     begun.stand_back()
     print(fork_server._server._pid, begun._child.pid, flush=True)

@@ -17,7 +17,7 @@ from ssllatency.elf import source as source_module
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import Subject, Work
+from ssllatency.probes.cache.kept import CachedFile, FileWork
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.stacks.names import Names
@@ -39,7 +39,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     start = reading.start
 
-    def recorded(work: Work, *, interruptible: bool = True) -> reading.Reading:
+    def recorded(work: FileWork, *, interruptible: bool = True) -> reading.ReadingProcess:
         found.append(tuple(part.name for part in work.parts))
         return start(work, interruptible=interruptible)
 
@@ -58,9 +58,9 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
     asked: list[tuple[str, ...]] = []
     start = reading.start
 
-    def recorded(work: Work, *, interruptible: bool = True) -> reading.Reading:
+    def recorded(work: FileWork, *, interruptible: bool = True) -> reading.ReadingProcess:
         asked.append(work.subject.debug_roots)
-        work.subject = Subject("/bin/true", "/bin/true")
+        work.subject = CachedFile("/bin/true", "/bin/true")
         return start(work, interruptible=interruptible)
 
     monkeypatch.setattr(findings, "start_reading", recorded)

@@ -24,8 +24,8 @@ from tests.waiting import wait_for
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache.kept import Cache, Subject, Work
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
+from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, FilePart, Settings
 from ssllatency.tracing.planning import reader, reading
 from ssllatency.tracing.planning.findings import File, Findings
 
@@ -58,12 +58,12 @@ def test_what_reads_files_stays_out_of_the_process_that_has_a_few_read(few: int,
     assert sorted(done.stdout.split()) in ([*brought_in, "x86-64"], ["aarch64", *brought_in])
 
 
-def plain(make: Callable[[Image], object], name: str = "plain", **more: Any) -> Part[Any]:
+def plain(make: Callable[[Image], object], name: str = "plain", **more: Any) -> FilePart[Any]:
     """What `make` finds out."""
-    return Part(name, lambda image, _: make(image), lambda made: made, lambda values, _: values, **more)
+    return FilePart(name, lambda image, _: make(image), lambda made: made, lambda values, _: values, **more)
 
 
-def findings(ahead: Sequence[Part[Any]] = (), later: Sequence[Part[Any]] = ()) -> Findings:
+def findings(ahead: Sequence[FilePart[Any]] = (), later: Sequence[FilePart[Any]] = ()) -> Findings:
     """None of which is kept."""
     return Findings(Cache(keeps=False), Settings(), ahead, later)
 
@@ -107,8 +107,8 @@ class Missing(File):
     """A file that goes before it is read."""
 
     @property
-    def subject(self) -> Subject:  # type: ignore[override]
-        return Subject("/nowhere", self.label)
+    def subject(self) -> CachedFile:  # type: ignore[override]
+        return CachedFile("/nowhere", self.label)
 
 
 def test_a_file_is_read_once_for_all_that_is_asked(children: list[int]) -> None:
@@ -330,7 +330,7 @@ _PARENT = """
 import os, signal, sys, time
 from pathlib import Path
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import Part, Settings
+from ssllatency.probes.cache.parts import FilePart, Settings
 from ssllatency.tracing.planning.findings import File, Findings
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 fork = os.fork
@@ -343,7 +343,7 @@ os.fork = told
 def endless(_image, _settings):
     while True:
         pass
-Findings(Cache(keeps=False), Settings()).ask(File(sys.executable, "x"), Part("plain", endless, None, None))
+Findings(Cache(keeps=False), Settings()).ask(File(sys.executable, "x"), FilePart("plain", endless, None, None))
 """
 
 
@@ -376,7 +376,7 @@ FILES = (
     *("libssl.so.3", "libcrypto.so.3"),
     *("libssl-3.5-x86-64", "libcrypto-3.5-x86-64", "libssl-3.5-arm64", "libcrypto-3.5-arm64"),
 )
-PARTS: dict[str, Part[Any]] = {"plan": PLAN, "handshake plan": HANDSHAKE_PLAN, "names": NAMES, "facts": FACTS}
+PARTS: dict[str, FilePart[Any]] = {"plan": PLAN, "handshake plan": HANDSHAKE_PLAN, "names": NAMES, "facts": FACTS}
 
 
 @pytest.mark.parametrize("name", slow_except(FILES, "libssl.so.3"))
@@ -387,7 +387,7 @@ def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, children: 
         pytest.skip(f"needs {name}")
     apart = findings(ahead=list(PARTS.values()))
     for part in PARTS.values():
-        here = Work(Subject(str(path), str(path)), [part], Settings())
+        here = FileWork(CachedFile(str(path), str(path)), [part], Settings())
         content = here.copy()
         here.open()
         values = json.loads(json.dumps(part.to_values(here.make(part))))

@@ -13,7 +13,7 @@ import pytest
 
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.safe_open import Status
-from ssllatency.targets import MappedFile, TracedFile, Version, mapped_files
+from ssllatency.targets import FileVersion, MappedFile, TracedFile, mapped_files
 from ssllatency.tracing import seen_files
 from ssllatency.tracing.seen_files import SeenFiles
 
@@ -91,9 +91,9 @@ def test_a_file_is_asked_for_its_version_in_each_look(
     """And one that was written to, or has the numbers of another, is unknown again."""
     ours, path = mapped
     if os.geteuid():
-        status = lambda *_: Status(ours.identity, *Version(ours.identity, 1, 1, os.stat(path).st_ctime_ns)[1:])  # noqa: E731, PTH116
+        status = lambda *_: Status(ours.identity, *FileVersion(ours.identity, 1, 1, os.stat(path).st_ctime_ns)[1:])  # noqa: E731, PTH116
         monkeypatch.setattr(seen_files, "status_told", status)
-        monkeypatch.setattr(seen_files, "mapped_version", lambda *_: Version(*status()))
+        monkeypatch.setattr(seen_files, "mapped_version", lambda *_: FileVersion(*status()))
     files, pid = seen(), os.getpid()
     files.dismiss(pid, ours)
     mapping = told(ours, pid=pid)
@@ -108,7 +108,7 @@ def test_a_file_is_asked_for_its_version_in_each_look(
 
 def test_a_twin_of_a_known_file_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     files, twin = seen(), of_subvolume(0x31)
-    monkeypatch.setattr(seen_files, "mapped_version", lambda _, each: Version(each.identity, 1, 1, 1))
+    monkeypatch.setattr(seen_files, "mapped_version", lambda _, each: FileVersion(each.identity, 1, 1, 1))
     files.examine(1, [twin])
     for number, known in ((0x31, True), (0x30, False)):
         monkeypatch.setattr(seen_files, "status_told", lambda *_, number=number: Status((0, number, 257), 1, 1, 1))
@@ -120,5 +120,5 @@ def test_a_twin_of_a_known_file_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_traced_file_is_never_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     files = seen(of_subvolume(0x30))
     monkeypatch.setattr(seen_files, "status_told", lambda *_: Status((0, 0x30, 257), 1, 1, 1))
-    files.examine_version(Version((0, 0x30, 257), 1, 1, 1))
+    files.examine_version(FileVersion((0, 0x30, 257), 1, 1, 1))
     assert not files.is_settled(told(of_subvolume(0x30)))

@@ -93,11 +93,11 @@ def blocks(surveyed: Survey, page: Page) -> list[list[str]]:
     ]
 
 
-def _is_traced(family: listing.Family) -> bool:
+def _is_traced(family: listing.ProcessFamily) -> bool:
     return any(not stack.why_not for stack in family.first.stacks)
 
 
-def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
+def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
     """Traces the handshakes of those that listen for a moment, where that is possible, and prints their rates."""
     if not families:
         return {}
@@ -141,13 +141,13 @@ def _rate(number: float, *, known: bool) -> str:
     return rate(number) if number or known else "-"
 
 
-def _seen_of(family: listing.Family, seen: Mapping[int, Seen]) -> tuple[float, float]:
+def _seen_of(family: listing.ProcessFamily, seen: Mapping[int, Seen]) -> tuple[float, float]:
     """The handshakes a second of a family, and how many of these failed."""
     of_family = [seen[pid] for pid in family.pids if pid in seen]
     return sum(process.rate for process in of_family), sum(process.failed for process in of_family)
 
 
-def _next_lines(family: listing.Family | None) -> list[str]:
+def _next_lines(family: listing.ProcessFamily | None) -> list[str]:
     sudo = "" if os.geteuid() == 0 else "sudo "
     if family is None:
         return ["Next:", "  ssllatency help             # all commands"]

@@ -78,21 +78,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _announce(speech: speaker.Speech) -> None:
+def _announce(speech: speaker.NetworkSettings) -> None:
     if speech.listen:
         tell_line(f"Metrics are at {'https' if speech.is_tls else 'http'}://{speech.listen.shown}/metrics.")
     if speech.push:
         tell_line(f"Metrics are sent to {speech.push.shown} every {speech.push.interval_s:g} s.")
 
 
-def _speech(arguments: argparse.Namespace, environment: Mapping[str, str]) -> speaker.Speech:
+def _speech(arguments: argparse.Namespace, environment: Mapping[str, str]) -> speaker.NetworkSettings:
     listen = None if arguments.listen == _NOWHERE else _address(arguments.listen)
     push = push_settings(arguments.otlp, environment)
     if listen is None and push is None:
         raise SsllatencyError("--listen none leaves nobody to export to: add --otlp URL.", 2)
     if listen is None and arguments.web_config:
         raise SsllatencyError("--web-config says how to listen: leave --listen none out.", 2)
-    return speaker.Speech(listen, arguments.web_config, push, user_ids(arguments.user))
+    return speaker.NetworkSettings(listen, arguments.web_config, push, user_ids(arguments.user))
 
 
 def _address(text: str) -> speaker.Address:

@@ -15,7 +15,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.load.account import Account, of_tools
 from ssllatency.load.arguments import endpoint, expected_s, refuse_plain
 from ssllatency.load.figures import LoadError
-from ssllatency.load.run import Ended, Output
+from ssllatency.load.run import StopReason, ToolOutput
 from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools.choice import TOOLS, Tool, report_of, version_of
 from ssllatency.model.snapshot import Snapshot
@@ -112,7 +112,7 @@ def _measure(
     whole_s: float | None,
     selection: Selection,
     arguments: argparse.Namespace,
-) -> tuple[Output, Snapshot]:
+) -> tuple[ToolOutput, Snapshot]:
     """Both sides of one run."""
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
@@ -132,7 +132,7 @@ def _drive(
     whole_s: float | None,
     session: HandshakeSource,
     follower: Follower,
-) -> Output:
+) -> ToolOutput:
     """Runs the tool, and follows the server's processes meanwhile."""
     with Progress(whole_s) as progress:
 
@@ -152,9 +152,11 @@ def _settled(session: HandshakeSource) -> Snapshot:
     return session.read()
 
 
-def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequence[str], version: str) -> tuple[Snapshot, int]:
+def _with_client(
+    snapshot: Snapshot, output: ToolOutput, tool: Tool, command: Sequence[str], version: str
+) -> tuple[Snapshot, int]:
     """The measurement with the client's report, and the exit status: 1 where the tool failed or can't be understood."""
-    failed = output.ended is Ended.TIMEOUT or (output.ended is Ended.ITSELF and output.status != 0)
+    failed = output.ended is StopReason.TIMEOUT or (output.ended is StopReason.ITSELF and output.status != 0)
     for sentence in driving.complaints(output, command[0]) if failed or output.cut_bytes else ():
         tell(sentence)
     try:

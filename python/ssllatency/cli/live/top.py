@@ -21,7 +21,7 @@ from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.top.reader import End, Reader
 
 if TYPE_CHECKING:
-    from ssllatency.reports.live.shown import Choice
+    from ssllatency.reports.live.shown import ViewChoice
 
 SUMMARY = "show handshakes live, redrawn each second"
 EXAMPLES = (
@@ -92,11 +92,11 @@ def _labels(arguments: argparse.Namespace) -> tuple[object, ...]:
     return tuple(dict.fromkeys((Label.PROCESS, Label.RESUMED, *arguments.by)))
 
 
-def _choice(arguments: argparse.Namespace) -> Choice:
+def _choice(arguments: argparse.Namespace) -> ViewChoice:
     """The first view. SsllatencyError for a view or column that there isn't."""
     from ssllatency.model.live.reading import views
     from ssllatency.reports.live.columns import columns
-    from ssllatency.reports.live.shown import Choice
+    from ssllatency.reports.live.shown import ViewChoice
 
     names = views(arguments.by)
     view = arguments.view.replace("-", "_")
@@ -105,7 +105,7 @@ def _choice(arguments: argparse.Namespace) -> Choice:
     keys = ("name", *(column.key for column in columns(view)))
     if arguments.sort not in keys:
         raise SsllatencyError(f"--sort is one of {', '.join(keys)}.", 2)
-    return Choice(view=view, sort=arguments.sort, contains=arguments.filter)
+    return ViewChoice(view=view, sort=arguments.sort, contains=arguments.filter)
 
 
 def _falls_back() -> bool:
@@ -129,7 +129,7 @@ def _need_screen() -> None:
     need_textual()
 
 
-def _print(reader: Reader, choice: Choice, interval: float | None) -> None:
+def _print(reader: Reader, choice: ViewChoice, interval: float | None) -> None:
     """Prints lines after each interval; with None once, at the end."""
     from ssllatency.model.live.history import History
     from ssllatency.output.page import output_page
@@ -146,7 +146,7 @@ def _print(reader: Reader, choice: Choice, interval: float | None) -> None:
 _FOREVER_S = 1e9
 
 
-def _show(reader: Reader, end: End, choice: Choice, arguments: argparse.Namespace) -> None:
+def _show(reader: Reader, end: End, choice: ViewChoice, arguments: argparse.Namespace) -> None:
     """The full screen."""
     from ssllatency.output.screen.running import run_screen
     from ssllatency.tracing.top.recorder import Recorder

@@ -20,7 +20,7 @@ from ssllatency.output.folder import Folder
 from ssllatency.output.printing import show, tell
 from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.watch.action import Action
-from ssllatency.tracing.watch.condition import Reading, joined
+from ssllatency.tracing.watch.condition import ThresholdValue, joined
 from ssllatency.tracing.watch.watching import INTERVAL_S, Bounds, Incident, Watcher
 
 SUMMARY = "record what was before and after, whenever a condition holds"
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _watcher(arguments: argparse.Namespace, folder: Folder | None, action: Action | None) -> Watcher:
-    def begun(readings: Sequence[Reading]) -> None:
+    def begun(readings: Sequence[ThresholdValue]) -> None:
         tell(f"the condition holds: {joined(readings)}; recording {arguments.after:g} s more.")
 
     def over(incident: Incident) -> None:

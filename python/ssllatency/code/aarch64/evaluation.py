@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ssllatency.code.aarch64.memory import access, extended, indexed
-from ssllatency.code.evaluation import ARGUMENTS, Evaluation, State
-from ssllatency.code.values import MASK, Comparison, Field, Value, masked, narrowed, plus, signed
+from ssllatency.code.evaluation import ARGUMENTS, Evaluation, PathState
+from ssllatency.code.values import MASK, ComparisonFlags, LoadedField, Value, masked, narrowed, plus, signed
 from ssllatency.elf import aarch64
 
 _CLOBBERED = (*range(19), 30)
@@ -24,14 +24,14 @@ def _name(number: int, stack: bool = False) -> str:
     return f"x{number}" if number < 31 else "sp" if stack else ""
 
 
-def _read(state: State, word: int, number: int, *, stack: bool = False) -> Value:
+def _read(state: PathState, word: int, number: int, *, stack: bool = False) -> Value:
     """The value of a register as wide as `word` works."""
     name = _name(number, stack)
     value = state.registers.get(name) if name else 0
     return value if word >> 31 else narrowed(value, 4)
 
 
-def _write(state: State, word: int, number: int, value: Value, *, stack: bool = False) -> None:
+def _write(state: PathState, word: int, number: int, value: Value, *, stack: bool = False) -> None:
     """Writes a register as wide as `word` works: the upper half of a narrow one becomes zero."""
     if not word >> 31:
         value = narrowed(value, 4)
@@ -46,7 +46,7 @@ class Aarch64Evaluation(Evaluation):
     result_register = "x0"
     arguments = tuple(f"x{number}" for number in range(len(ARGUMENTS)))
 
-    def step(self, state: State) -> bool:
+    def step(self, state: PathState) -> bool:
         address = state.address
         word = self.image.constant(address, 4) if self.image.executable(address) else None
         if word is None:
@@ -57,7 +57,7 @@ class Aarch64Evaluation(Evaluation):
             _compute(self, state, word, address)
         return branched is not False
 
-    def _branched(self, state: State, word: int, address: int) -> bool | None:
+    def _branched(self, state: PathState, word: int, address: int) -> bool | None:
         """Whether the path goes on after a branch; None for what isn't one."""
         if word & 0x7C000000 == 0x14000000:
             state.address = address + 4 * signed(word, 26)
@@ -72,7 +72,7 @@ class Aarch64Evaluation(Evaluation):
             return self._register_branch(state, word, address)
         return self.end(None) if word & 0xFF000000 == 0xD4000000 or word >> 16 == 0 else None
 
-    def _register_branch(self, state: State, word: int, address: int) -> bool:
+    def _register_branch(self, state: PathState, word: int, address: int) -> bool:
         kind = word >> 21 & 7
         target = _read(state, MASK, word >> 5 & 31) if kind in (0, 1) else None
         if kind == 1:
@@ -83,7 +83,7 @@ class Aarch64Evaluation(Evaluation):
         state.address = target if isinstance(target, int) else state.address
         return True if isinstance(target, int) else self.end(None)
 
-    def _called(self, state: State, address: int, target: Value) -> bool:
+    def _called(self, state: PathState, address: int, target: Value) -> bool:
         self.note_call(state, target)
         if self.leaves(address, 4):
             return False
@@ -94,7 +94,7 @@ class Aarch64Evaluation(Evaluation):
         self.answer(state, target)
         return True
 
-    def _conditional(self, state: State, word: int, address: int) -> None:
+    def _conditional(self, state: PathState, word: int, address: int) -> None:
         bits = 14 if word & 0x7E000000 == 0x36000000 else 19
         target = address + 4 * signed(word >> 5, bits)
         taken = _taken(state, word)
@@ -107,7 +107,7 @@ class Aarch64Evaluation(Evaluation):
             state.address = target
 
 
-def _condition(state: State, word: int) -> tuple[str, Value]:
+def _condition(state: PathState, word: int) -> tuple[str, Value]:
     """The condition on which a jump is taken, "" for a bit, and what is tested for it."""
     if word & 0xFF000010 == 0x54000000:
         return _jump(word & 15), state.tested
@@ -120,7 +120,7 @@ def _jump(condition: int) -> str:
     return _CONDITIONS[condition] if condition < len(_CONDITIONS) else ""
 
 
-def _taken(state: State, word: int) -> bool | None:
+def _taken(state: PathState, word: int) -> bool | None:
     if word & 0xFF000010 == 0x54000000:
         return _holds(state, word & 15)
     if word & 0x7E000000 == 0x36000000:  # tbz, tbnz
@@ -133,13 +133,13 @@ def _taken(state: State, word: int) -> bool | None:
     return None if zero is None else zero != bool(word >> 24 & 1)
 
 
-def _holds(state: State, condition: int) -> bool | None:
+def _holds(state: PathState, condition: int) -> bool | None:
     if condition >= len(_CONDITIONS):
         return True
     return state.taken(_CONDITIONS[condition])
 
 
-def _compute(evaluation: Aarch64Evaluation, state: State, word: int, address: int) -> None:
+def _compute(evaluation: Aarch64Evaluation, state: PathState, word: int, address: int) -> None:
     """Follow an instruction that isn't a branch."""
     group = word >> 25 & 15
     if group & 0b0101 == 0b0100:
@@ -154,7 +154,7 @@ def _compute(evaluation: Aarch64Evaluation, state: State, word: int, address: in
     _write(state, MASK, word & 31, None)
 
 
-def _memory(evaluation: Aarch64Evaluation, state: State, word: int) -> None:
+def _memory(evaluation: Aarch64Evaluation, state: PathState, word: int) -> None:
     transfer = access(word)
     size = transfer.size
     base = state.registers.get(_name(transfer.base, stack=True))
@@ -171,37 +171,37 @@ def _memory(evaluation: Aarch64Evaluation, state: State, word: int) -> None:
         state.registers[_name(transfer.base, stack=True)] = moved
 
 
-def _indexed(state: State, word: int, base: Value) -> Value:
+def _indexed(state: PathState, word: int, base: Value) -> Value:
     operand = indexed(word)
     index = _read(state, MASK, operand[0]) if operand else None
     return plus(base, extended(index, operand[1]) << operand[2] & MASK) if operand and isinstance(index, int) else None
 
 
-def _page(_: Aarch64Evaluation, state: State, word: int, address: int) -> None:
+def _page(_: Aarch64Evaluation, state: PathState, word: int, address: int) -> None:
     value = aarch64.page(word, address) if word >> 31 else address + signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
     _write(state, MASK, word & 31, value)
 
 
-def _sum(state: State, word: int, left: Value, right: Value, *, stack: bool) -> None:
+def _sum(state: PathState, word: int, left: Value, right: Value, *, stack: bool) -> None:
     """add and sub: bit 30 subtracts, bit 29 sets the flags."""
     subtracts, flags = word >> 30 & 1, word >> 29 & 1
     if flags:
         state.flags = None
         if subtracts and isinstance(left, int) and isinstance(right, int):
-            state.flags = Comparison(left, right, 8 if word >> 31 else 4)
-        elif subtracts and isinstance(left, Field) and right == 0:
+            state.flags = ComparisonFlags(left, right, 8 if word >> 31 else 4)
+        elif subtracts and isinstance(left, LoadedField) and right == 0:
             state.flags = left
     if subtracts:
         right = -right & MASK if isinstance(right, int) else None
     _write(state, word, word & 31, plus(left, right), stack=stack and not flags)
 
 
-def _sum_immediate(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _sum_immediate(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     right = (word >> 10 & 0xFFF) << (12 if word >> 22 & 1 else 0)
     _sum(state, word, _read(state, word, word >> 5 & 31, stack=True), right, stack=True)
 
 
-def _sum_shifted(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _sum_shifted(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     shift, amount = word >> 22 & 3, word >> 10 & 63
     right = _read(state, word, word >> 16 & 31)
     if amount:
@@ -209,13 +209,13 @@ def _sum_shifted(_: Aarch64Evaluation, state: State, word: int, __: int) -> None
     _sum(state, word, _read(state, word, word >> 5 & 31), right, stack=False)
 
 
-def _sum_extended(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _sum_extended(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     right = _read(state, MASK, word >> 16 & 31)
     right = extended(right, word >> 13 & 7) << (word >> 10 & 7) & MASK if isinstance(right, int) else None
     _sum(state, word, _read(state, word, word >> 5 & 31, stack=True), right, stack=True)
 
 
-def _logic_immediate(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _logic_immediate(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     """A field of which only some bits are kept is still that field."""
     operation, width = word >> 29 & 3, 64 if word >> 31 else 32
     left, right = _read(state, word, word >> 5 & 31), aarch64.logical_immediate(word)
@@ -228,12 +228,12 @@ def _logic_immediate(_: Aarch64Evaluation, state: State, word: int, __: int) -> 
     _write(state, word, word & 31, value, stack=operation != 3)
 
 
-def _set_flags(state: State, word: int, value: Value) -> None:
+def _set_flags(state: PathState, word: int, value: Value) -> None:
     """The flags of a logical result."""
-    state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
+    state.flags = ComparisonFlags(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
 
 
-def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _logic(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     operation, source = word >> 29 & 3, word >> 5 & 31
     left, right = _read(state, word, source), _read(state, word, word >> 16 & 31)
     value: Value = None
@@ -250,7 +250,7 @@ def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     _write(state, word, word & 31, value)
 
 
-def _move_wide(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _move_wide(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     """movn, movz and movk."""
     operation, shift = word >> 29 & 3, 16 * (word >> 21 & 3)
     part = (word >> 5 & 0xFFFF) << shift
@@ -261,7 +261,7 @@ def _move_wide(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     _write(state, word, word & 31, value)
 
 
-def _bits(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
+def _bits(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     """sbfm and ubfm that take bits out of a register: lsr, uxtb, sxtw and their like."""
     operation, low, high = word >> 29 & 3, word >> 16 & 63, word >> 10 & 63
     value = _read(state, word, word >> 5 & 31)
@@ -269,11 +269,11 @@ def _bits(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
         bits = value >> low & (1 << high - low + 1) - 1
         value = signed(bits, high - low + 1) & MASK if operation == 0 else bits
     else:
-        value = masked(value, (1 << high + 1) - 1) if isinstance(value, Field) and not low and operation != 1 else None
+        value = masked(value, (1 << high + 1) - 1) if isinstance(value, LoadedField) and not low and operation != 1 else None
     _write(state, word, word & 31, value)
 
 
-def _selected(state: State, word: int) -> tuple[Value, Value]:
+def _selected(state: PathState, word: int) -> tuple[Value, Value]:
     """The values that a select gives where its condition holds, and where it doesn't."""
     yes, no = _read(state, word, word >> 5 & 31), _read(state, word, word >> 16 & 31)
     inverts, adds = word >> 30 & 1, word >> 10 & 1
@@ -282,7 +282,7 @@ def _selected(state: State, word: int) -> tuple[Value, Value]:
     return yes, no
 
 
-def _select(evaluation: Aarch64Evaluation, state: State, word: int, _: int) -> None:
+def _select(evaluation: Aarch64Evaluation, state: PathState, word: int, _: int) -> None:
     """csel, csinc, csinv and csneg; both ways where the condition isn't known."""
     yes, no = _selected(state, word)
     holds = _holds(state, word >> 12 & 15)
@@ -295,7 +295,7 @@ def _select(evaluation: Aarch64Evaluation, state: State, word: int, _: int) -> N
     _write(state, word, word & 31, no if holds is False else yes)
 
 
-_Handler = Callable[[Aarch64Evaluation, State, int, int], None]
+_Handler = Callable[[Aarch64Evaluation, PathState, int, int], None]
 _HANDLERS: tuple[tuple[int, int, _Handler], ...] = (
     (0x1F000000, 0x10000000, _page),
     (0x1F800000, 0x11000000, _sum_immediate),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ssllatency.code.decode import instructions
-from ssllatency.code.evaluation import ARGUMENTS, Evaluation, State
-from ssllatency.code.values import MASK, Comparison, Field, Place, Value, masked, narrowed, plus, signed
+from ssllatency.code.evaluation import ARGUMENTS, Evaluation, PathState
+from ssllatency.code.values import MASK, ComparisonFlags, LoadedField, SymbolicAddress, Value, masked, narrowed, plus, signed
 from ssllatency.elf.image import Image
 
 _CHUNK = 64
@@ -71,7 +71,7 @@ class X86Evaluation(Evaluation):
                     break
         return self._decoded.get(address)
 
-    def step(self, state: State) -> bool:
+    def step(self, state: PathState) -> bool:
         instruction = self._instruction(state.address)
         if instruction is None:
             return self.end(None)
@@ -97,7 +97,7 @@ class X86Evaluation(Evaluation):
         handler(self, state, instruction)
         return True
 
-    def _jump(self, state: State, name: str, instruction: Any) -> bool:
+    def _jump(self, state: PathState, name: str, instruction: Any) -> bool:
         target = self.read(state, instruction, instruction.operands[0])
         if name == "jmp":
             self.note_jump(state, instruction.address, target)
@@ -114,7 +114,7 @@ class X86Evaluation(Evaluation):
             state.address = target
         return True
 
-    def _conditional_move(self, state: State, name: str, instruction: Any) -> bool:
+    def _conditional_move(self, state: PathState, name: str, instruction: Any) -> bool:
         condition = f"j{name[4:]}"
         taken = state.taken(condition)
         if taken is None:
@@ -127,7 +127,7 @@ class X86Evaluation(Evaluation):
 
     # Operands.
 
-    def address_of(self, state: State, instruction: Any, operand: Any) -> Value:
+    def address_of(self, state: PathState, instruction: Any, operand: Any) -> Value:
         """The address that a memory operand names."""
         memory = operand.mem
         if memory.segment:
@@ -141,11 +141,11 @@ class X86Evaluation(Evaluation):
             value = plus(value, index * memory.scale & MASK if isinstance(index, int) else None)
         return value
 
-    def register(self, state: State, name: str) -> Value:
+    def register(self, state: PathState, name: str) -> Value:
         whole, size = _REGISTERS.get(name, ("", 0))
         return narrowed(state.registers.get(whole), size) if size else None
 
-    def read(self, state: State, instruction: Any, operand: Any) -> Value:
+    def read(self, state: PathState, instruction: Any, operand: Any) -> Value:
         """The value of an operand: a register, a number, or what memory holds."""
         if operand.type == _REGISTER:
             return self.register(state, instruction.reg_name(operand.reg))
@@ -153,7 +153,7 @@ class X86Evaluation(Evaluation):
             return int(operand.imm) & MASK
         return self.load(state, self.address_of(state, instruction, operand), operand.size)
 
-    def write(self, state: State, instruction: Any, operand: Any, value: Value) -> None:
+    def write(self, state: PathState, instruction: Any, operand: Any, value: Value) -> None:
         """Stores `value` in a register or on the stack; other memory is noted, and not followed."""
         if operand.type == _REGISTER:
             whole, size = _REGISTERS.get(instruction.reg_name(operand.reg), ("", 0))
@@ -162,12 +162,12 @@ class X86Evaluation(Evaluation):
         self.store(state, self.address_of(state, instruction, operand), narrowed(value, operand.size))
 
 
-def _move(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _move(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, origin = instruction.operands
     evaluation.write(state, instruction, target, evaluation.read(state, instruction, origin))
 
 
-def _move_signed(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _move_signed(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, origin = instruction.operands
     value = evaluation.read(state, instruction, origin)
     if isinstance(value, int):
@@ -175,36 +175,36 @@ def _move_signed(evaluation: X86Evaluation, state: State, instruction: Any) -> N
     evaluation.write(state, instruction, target, value)
 
 
-def _address(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _address(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, origin = instruction.operands
     evaluation.write(state, instruction, target, evaluation.address_of(state, instruction, origin))
 
 
-def _add(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _add(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
     state.flags = None
     if instruction.mnemonic.endswith("sub"):
-        state.flags = Comparison(left, right, target.size) if isinstance(left, int) and isinstance(right, int) else None
+        state.flags = ComparisonFlags(left, right, target.size) if isinstance(left, int) and isinstance(right, int) else None
         right = -right & MASK if isinstance(right, int) else None
     evaluation.write(state, instruction, target, plus(left, right))
 
 
-def _count(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _count(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     """inc and dec, which leave the carry flag as it was."""
     (target,) = instruction.operands
     step = 1 if instruction.mnemonic.endswith("inc") else MASK
     value = evaluation.read(state, instruction, target)
-    state.flags = Comparison(value, -step & MASK, target.size, carry=False) if isinstance(value, int) else None
+    state.flags = ComparisonFlags(value, -step & MASK, target.size, carry=False) if isinstance(value, int) else None
     evaluation.write(state, instruction, target, plus(value, step))
 
 
-def _widen(_: X86Evaluation, state: State, __: Any) -> None:
+def _widen(_: X86Evaluation, state: PathState, __: Any) -> None:
     value = narrowed(state.registers.get("rax"), 4)
     state.registers["rax"] = signed(value, 32) & MASK if isinstance(value, int) else value
 
 
-def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _logic(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     """xor of a register with itself is 0; or with all ones is that."""
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
@@ -215,32 +215,32 @@ def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
         value = masked(left, right)
     elif instruction.mnemonic == "or" and narrowed(right, target.size) == (1 << 8 * target.size) - 1:
         value = right
-    state.flags = Comparison(value, 0, target.size) if isinstance(value, int) else None
+    state.flags = ComparisonFlags(value, 0, target.size) if isinstance(value, int) else None
     evaluation.write(state, instruction, target, value)
 
 
-def _compare(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _compare(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     left, right = (evaluation.read(state, instruction, operand) for operand in instruction.operands)
     state.flags = None
     tests = instruction.mnemonic == "test"
     if isinstance(left, int) and isinstance(right, int):
         size = instruction.operands[0].size
-        state.flags = Comparison(left & right, 0, size) if tests else Comparison(left, right, size)
-    elif isinstance(left, Field) and right == (left if tests else 0):
+        state.flags = ComparisonFlags(left & right, 0, size) if tests else ComparisonFlags(left, right, size)
+    elif isinstance(left, LoadedField) and right == (left if tests else 0):
         state.flags = left
 
 
-def _test_bit(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _test_bit(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     """The carry flag is the bit; the others stay."""
     word, number = instruction.operands
     left, right = (evaluation.read(state, instruction, operand) for operand in (word, number))
     state.flags = None
     if isinstance(left, int) and isinstance(right, int) and word.type == _REGISTER:
         bit = left >> right % (8 * word.size) & 1
-        state.flags = Comparison(0, bit, 1, alone=True)  # 0 is below 1
+        state.flags = ComparisonFlags(0, bit, 1, alone=True)  # 0 is below 1
 
 
-def _shift(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _shift(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, *by = instruction.operands
     value = evaluation.read(state, instruction, target)
     count = evaluation.read(state, instruction, by[0]) if by else 1
@@ -251,26 +251,26 @@ def _shift(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
     evaluation.write(state, instruction, target, shifted)
 
 
-def _push(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _push(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     value = evaluation.read(state, instruction, instruction.operands[0])
     top = state.registers["rsp"] = plus(state.registers.get("rsp"), -8 & MASK)
-    if isinstance(top, Place):
+    if isinstance(top, SymbolicAddress):
         state.stack[top.offset] = value
 
 
-def _pop(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _pop(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     top = state.registers.get("rsp")
     state.registers["rsp"] = plus(top, 8)
     evaluation.write(state, instruction, instruction.operands[0], evaluation.load(state, top, 8))
 
 
-def _leave(evaluation: X86Evaluation, state: State, _: Any) -> None:
+def _leave(evaluation: X86Evaluation, state: PathState, _: Any) -> None:
     top = state.registers.get("rbp")
     state.registers["rsp"] = plus(top, 8)
     state.registers["rbp"] = evaluation.load(state, top, 8)
 
 
-def _call(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+def _call(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target = evaluation.read(state, instruction, instruction.operands[0])
     state.flags = None
     for name in _CLOBBERED:
@@ -278,7 +278,7 @@ def _call(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
     evaluation.answer(state, target)
 
 
-def _other(_: X86Evaluation, state: State, instruction: Any) -> None:
+def _other(_: X86Evaluation, state: PathState, instruction: Any) -> None:
     """An instruction that isn't followed: what it writes is unknown."""
     state.flags = None
     for register in instruction.regs_access()[1]:
@@ -286,7 +286,7 @@ def _other(_: X86Evaluation, state: State, instruction: Any) -> None:
         state.registers[whole] = None
 
 
-def _nothing(_: X86Evaluation, __: State, ___: Any) -> None:
+def _nothing(_: X86Evaluation, __: PathState, ___: Any) -> None:
     pass
 
 

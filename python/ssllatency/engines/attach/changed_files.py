@@ -4,7 +4,7 @@ it was last looked at."""
 
 from __future__ import annotations
 
-from ssllatency.engines.attach.code_check import Status, is_on_overlay, is_probed, status_of
+from ssllatency.engines.attach.code_check import FileStatus, is_on_overlay, is_probed, status_of
 from ssllatency.engines.base import TracedImage
 
 
@@ -12,7 +12,7 @@ class ChangedFiles:
     """Looks at the files of images, each by the number of its image."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, Status] = {}
+        self._seen: dict[int, FileStatus] = {}
 
     def is_copied(self, number: int, image: TracedImage, offset: int | None) -> bool:
         """Whether processes that map the file from now on map another one, without the probe at `offset`. Only of links that
@@ -33,7 +33,7 @@ class ChangedFiles:
         self._seen[number] = status
         return is_on_overlay(image)
 
-    def _change(self, number: int, image: TracedImage) -> Status | None:
+    def _change(self, number: int, image: TracedImage) -> FileStatus | None:
         """The file's status where that is another than before."""
         status = status_of(image)
         return None if status is None or status == self._seen.setdefault(number, status) else status

@@ -26,7 +26,7 @@ _OVERLAY = 0x794C7630  # OVERLAYFS_SUPER_MAGIC of linux/magic.h
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 
 
-class Status(NamedTuple):
+class FileStatus(NamedTuple):
     """What changes when a file is written to, or copied to another layer of its overlay."""
 
     device: int
@@ -70,10 +70,10 @@ def is_overwritten(image: TracedImage) -> bool:
     return False
 
 
-_unwritten: dict[str, Status] = {}  # by path of a descriptor, the status of a file that had the code of its plan
+_unwritten: dict[str, FileStatus] = {}  # by path of a descriptor, the status of a file that had the code of its plan
 
 
-def status_of(image: TracedImage) -> Status | None:
+def status_of(image: TracedImage) -> FileStatus | None:
     """That of the image's file; None where it can't be asked."""
     try:
         with _opened(image.file) as descriptor:
@@ -91,9 +91,9 @@ def is_on_overlay(image: TracedImage) -> bool:
         return False
 
 
-def _status(descriptor: int) -> Status:
+def _status(descriptor: int) -> FileStatus:
     status = os.fstat(descriptor)
-    return Status(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return FileStatus(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_probed(image: TracedImage, offset: int) -> bool:

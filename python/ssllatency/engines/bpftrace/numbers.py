@@ -98,7 +98,7 @@ class Numbers:
 
 
 @dataclass
-class Row:
+class CallTotals:
     """One row as it is added up; several of folded processes may go into one."""
 
     slots: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -126,9 +126,9 @@ class Row:
         return ExponentialHistogram.from_dense(inner, self.slots[0], self.slots[_OVERFLOW_SLOT])
 
 
-def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:
+def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, CallTotals]:
     """The contents of the maps, by process, operation and outcome. `process` gives the process under which another counts."""
-    counted: dict[collect.Key, Row] = defaultdict(Row)
+    counted: dict[collect.Key, CallTotals] = defaultdict(CallTotals)
     for (pid, row, slot), calls in keyed(maps, "@calls"):
         counted[process.get(pid, pid), *divmod(row, _OUTCOMES)].slots[slot] += calls
     for (pid, row), total in keyed(maps, "@total"):

@@ -17,7 +17,7 @@ from ssllatency.engines.cost.run_time import RunTime
 from ssllatency.engines.cost.spent import Paid, Payment, Spent
 from ssllatency.engines.read.cpu_time import ProcessTimes
 from ssllatency.model.cost import CoreCost, Cost, ProcessCost
-from ssllatency.model.keyed import Kept
+from ssllatency.model.keyed import KeyedCache
 from ssllatency.probes.costs import REFERENCE, HitCosts
 
 _REST = 500  # times as long as a look takes nothing is looked at: of many processes it takes milliseconds
@@ -36,7 +36,7 @@ class CostMeter:
         self._costs: HitCosts | None = None
         self._asking: Thread | None = None
         self._tables: list[HitTable] = []
-        self._hits: Kept[str, Counts, Hits] = Kept(Hits.of)
+        self._hits: KeyedCache[str, Counts, Hits] = KeyedCache(Hits.of)
         self._paid = Paid()
         self._spent_hits = Hits()  # those that `_paid` has heard of
         self._payers = Payers()

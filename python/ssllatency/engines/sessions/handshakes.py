@@ -41,7 +41,7 @@ from ssllatency.model.handshakes import (
     Handshakes,
     Label,
     Offload,
-    Role,
+    RequestedSide,
     Single,
 )
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
@@ -279,7 +279,7 @@ class HandshakeSession:
             mix=tallies.mix,
             slowest=tuple(self._singles.slowest),
             by=by,
-            role=Role(self._request.base.role),
+            role=RequestedSide(self._request.base.role),
             in_flight=len(running),
             dropped=dropped,
             unattributed=counters.unattributed,
@@ -300,8 +300,8 @@ class HandshakeSession:
 
     def _accept_queues(self) -> AcceptQueueReading:
         """Those of the traced processes, where handshakes of servers are measured."""
-        read, role = self._request.accept_queues, Role(self._request.base.role)
-        if read is None or role is Role.CLIENT:
+        read, role = self._request.accept_queues, RequestedSide(self._request.base.role)
+        if read is None or role is RequestedSide.CLIENT:
             return AcceptQueueReading(None)
         return read({target.pid for target in self.attachment.all_targets()})
 

@@ -29,7 +29,7 @@ from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.keyed import Kept
+from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.sampling import Function, Sampling
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 from ssllatency.stacks.operation import Tier
@@ -69,7 +69,7 @@ class TraceSession:
         # Not a method: what refers to itself is only freed when Python gets to it, and with it what is mapped.
         self._rows = Unchanged(partial(_row, self._operations, self._request.linear))
         self._reads = False  # whether the rows were read just now
-        self._sums: Kept[Function, ExponentialHistogram, ExponentialHistogram] = Kept(ExponentialHistogram.added)
+        self._sums: KeyedCache[Function, ExponentialHistogram, ExponentialHistogram] = KeyedCache(ExponentialHistogram.added)
         self._windows: Windows | None = None
         self._forgotten: dict[Function, list[ExponentialHistogram]] = {}  # of processes that were forgotten
 

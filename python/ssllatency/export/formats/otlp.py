@@ -16,7 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 
 from ssllatency import __version__
 from ssllatency.export.metrics import families as names
-from ssllatency.export.metrics.families import BY_NAME, Family, Kind
+from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
 from ssllatency.model.histogram import FIRST_BUCKET, OVERFLOW, SCALE, ExponentialHistogram
 
@@ -75,13 +75,13 @@ def _metric(scope: Any, family: Family) -> Any:
     return metric
 
 
-def _points(metric: Any, kind: Kind) -> Any:
+def _points(metric: Any, kind: MetricKind) -> Any:
     """Where the metric's points go, with its kind set."""
-    if kind is Kind.GAUGE:
+    if kind is MetricKind.GAUGE:
         return metric.gauge.data_points
-    data = metric.exponential_histogram if kind is Kind.HISTOGRAM else metric.sum
+    data = metric.exponential_histogram if kind is MetricKind.HISTOGRAM else metric.sum
     data.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
-    if kind is Kind.COUNTER:
+    if kind is MetricKind.COUNTER:
         data.is_monotonic = True
     return data.data_points
 
@@ -91,7 +91,7 @@ def _add(metric: Any, family: Family, points: Iterable[Point], at_ns: int) -> No
     for point in points:
         added = data.add()
         added.time_unix_nano = at_ns
-        if family.kind is not Kind.GAUGE:
+        if family.kind is not MetricKind.GAUGE:
             added.start_time_unix_nano = nanoseconds(point.since_s)
         _set(added.attributes, dict(point.labels))
         if isinstance(point.value, Distribution):

@@ -16,15 +16,15 @@ from functools import lru_cache
 from itertools import groupby, starmap
 from operator import sub
 
-from ssllatency.export.metrics.families import BY_NAME, Family, Kind
+from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
 from ssllatency.model.histogram import FIRST_BUCKET, OVERFLOW, SCALE, ExponentialHistogram
 
 CONTENT_TYPE = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 
 ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
-_TYPES = {Kind.COUNTER: 0, Kind.GAUGE: 1, Kind.HISTOGRAM: 4}
-_VALUE_FIELDS = {Kind.COUNTER: 3, Kind.GAUGE: 2, Kind.HISTOGRAM: 7}
+_TYPES = {MetricKind.COUNTER: 0, MetricKind.GAUGE: 1, MetricKind.HISTOGRAM: 4}
+_VALUE_FIELDS = {MetricKind.COUNTER: 3, MetricKind.GAUGE: 2, MetricKind.HISTOGRAM: 7}
 _BYTES = [bytes((value,)) for value in range(128)]
 _FORMAT = "protobuf"
 _MOST_SERVICES = 2048  # whose begin needn't be encoded again
@@ -45,17 +45,17 @@ def _family(family: Family, points: Iterable[Point]) -> bytes:
     return head + b"".join(point.written.get(_FORMAT) or _written(family.kind, point) for point in points) + unit
 
 
-def _written(kind: Kind, point: Point) -> bytes:
+def _written(kind: MetricKind, point: Point) -> bytes:
     return point.keep_written(_FORMAT, _message(4, _metric(kind, point)))
 
 
-def _metric(kind: Kind, point: Point) -> bytes:
+def _metric(kind: MetricKind, point: Point) -> bytes:
     value = point.value
     created = _created(point.since_s)
     if isinstance(value, Distribution):
         inner = _histogram(value) + _message(15, created)
     else:
-        inner = _double(1, value) + (_message(3, created) if kind is Kind.COUNTER else b"")
+        inner = _double(1, value) + (_message(3, created) if kind is MetricKind.COUNTER else b"")
     return _labels(point.labels) + _message(_VALUE_FIELDS[kind], inner)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
-from ssllatency.export.metrics.families import BY_NAME, Family, Kind
+from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading
 from ssllatency.model.histogram import SCALE, ExponentialHistogram
 
@@ -58,7 +58,7 @@ def _point(family: Family, point: Point, *, open_metrics: bool) -> Iterator[str]
         yield from _histogram(name, written, point.value)
     else:
         yield f"{name}{_in_braces(written)} {_number(point.value)}"
-    if open_metrics and family.kind is not Kind.GAUGE:
+    if open_metrics and family.kind is not MetricKind.GAUGE:
         yield f"{_base(family, open_metrics=True)}_created{_in_braces(written)} {point.since_s!r}"
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ssllatency.export.metrics.families import BY_NAME, OVERFLOW, Kind
+from ssllatency.export.metrics.families import BY_NAME, OVERFLOW, MetricKind
 from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Labels, Point, labels
 
@@ -53,7 +53,7 @@ class Cap:
 
     def _end(self, series: Series) -> None:
         family, value = series[0], self._overflown.pop(series)
-        if BY_NAME[family].kind is not Kind.GAUGE:
+        if BY_NAME[family].kind is not MetricKind.GAUGE:
             self._kept[family] = added([self._kept[family], value]) if family in self._kept else value
 
     def _overflow(self) -> list[Point]:

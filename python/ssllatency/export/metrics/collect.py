@@ -14,7 +14,7 @@ from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Group, Handshakes, Label, Offload, Part, Tallies
-from ssllatency.model.keyed import Kept
+from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
@@ -49,8 +49,8 @@ class ByProcess:
     are the same objects again."""
 
     def __init__(self) -> None:
-        self._of_rows: Kept[int, Counted, tuple[Found, ...]] = Kept(lambda rows: tuple(_of_row(rows[0])))
-        self._of_processes: Kept[int, tuple[Found, ...], Counts] = Kept(_summed)
+        self._of_rows: KeyedCache[int, Counted, tuple[Found, ...]] = KeyedCache(lambda rows: tuple(_of_row(rows[0])))
+        self._of_processes: KeyedCache[int, tuple[Found, ...], Counts] = KeyedCache(_summed)
         self._tallies: Mapping[int, Tallies] = {}
 
     def read(self, snapshot: Snapshot) -> dict[int, Counts]:

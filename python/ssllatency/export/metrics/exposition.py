@@ -12,11 +12,11 @@ from itertools import chain
 from ssllatency import __version__
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
 from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
-from ssllatency.export.metrics.families import BY_NAME, FAMILIES, Kind
-from ssllatency.export.metrics.ledger import Folded, Ledger, Processes, Value
+from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
+from ssllatency.export.metrics.ledger import Folded, Ledger, ServiceLookup, Value
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
 from ssllatency.model.cost import Cost
-from ssllatency.model.keyed import Kept
+from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.snapshot import Snapshot
 
 _ORDER = {family.name: number for number, family in enumerate(FAMILIES)}
@@ -33,13 +33,13 @@ class Own:
 class Exposition:
     """Keeps what must not fall. At most `most` series; a service that has had no process for `linger_s` is left out."""
 
-    def __init__(self, processes: Processes, most: int, linger_s: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, processes: ServiceLookup, most: int, linger_s: float, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._began_s = clock()
         self._ledger = Ledger(processes, self._began_s, linger_s, clock)
         self._cap = Cap(most, self._began_s)
         self._by_process = ByProcess()
-        self._of_services: Kept[Labels, Folded | Labels, tuple[Point, ...]] = Kept(_of_service)
+        self._of_services: KeyedCache[Labels, Folded | Labels, tuple[Point, ...]] = KeyedCache(_of_service)
         self._highest: dict[tuple[str, Labels], float] = {}
         self._cost: Cost | None = None
 
@@ -65,12 +65,12 @@ class Exposition:
     def _of_host(self, snapshot: Snapshot) -> Iterator[tuple[str, Labels, Value]]:
         """Counters never fall: some are estimates, which may be corrected downwards."""
         for family, values, value in of_host(snapshot):
-            if BY_NAME[family].kind is Kind.COUNTER and not isinstance(value, float | int):
+            if BY_NAME[family].kind is MetricKind.COUNTER and not isinstance(value, float | int):
                 raise TypeError(family)
             yield family, values, self._risen(family, values, value)
 
     def _risen(self, family: str, values: Labels, value: Value) -> Value:
-        if BY_NAME[family].kind is not Kind.COUNTER or not isinstance(value, float | int):
+        if BY_NAME[family].kind is not MetricKind.COUNTER or not isinstance(value, float | int):
             return value
         highest = max(value, self._highest.get((family, values), 0))
         self._highest[family, values] = highest

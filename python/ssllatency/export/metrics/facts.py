@@ -21,7 +21,7 @@ _KNOWN_OF = WITHIN | dict.fromkeys(SUMS, Fact.SOCKET)
 
 
 @dataclass(frozen=True)
-class Place:
+class FactPlace:
     """Where a fact is counted: in this family, under this value of its own label, "" where it has none."""
 
     family: str
@@ -35,19 +35,19 @@ class Place:
 
 
 PLACES = {
-    Fact.SOCKET: Place("ssllatency.handshake.sockets"),
-    Fact.FLIGHTS: Place("ssllatency.handshake.flights"),
-    Fact.FLIGHT_BYTES: Place("ssllatency.handshake.largest_flight"),
-    Fact.UNSENT: Place("ssllatency.handshake.connection.events", names.EVENT, "window_exceeded"),
-    Fact.RETRANSMITTED: Place("ssllatency.handshake.connection.events", names.EVENT, "loss"),
-    Fact.GONE: Place("ssllatency.handshake.connection.events", names.EVENT, "peer_left"),
-    Fact.RETRANSMISSIONS: Place("ssllatency.handshake.retransmissions"),
-    Fact.HELLO_RETRY_KNOWN: Place("ssllatency.handshake.hello_retries.known"),
-    Fact.HELLO_RETRIES: Place("ssllatency.handshake.hello_retries"),
-    Fact.OFFERED: Place("ssllatency.handshake.session_offers"),
-    Fact.TICKETS_REFUSED: Place("ssllatency.handshake.session_refusals", names.REASON, "ticket"),
-    Fact.CACHE_MISSES: Place("ssllatency.handshake.session_refusals", names.REASON, "cache_miss"),
-    Fact.UNPHASED: Place("ssllatency.handshake.unphased"),
+    Fact.SOCKET: FactPlace("ssllatency.handshake.sockets"),
+    Fact.FLIGHTS: FactPlace("ssllatency.handshake.flights"),
+    Fact.FLIGHT_BYTES: FactPlace("ssllatency.handshake.largest_flight"),
+    Fact.UNSENT: FactPlace("ssllatency.handshake.connection.events", names.EVENT, "window_exceeded"),
+    Fact.RETRANSMITTED: FactPlace("ssllatency.handshake.connection.events", names.EVENT, "loss"),
+    Fact.GONE: FactPlace("ssllatency.handshake.connection.events", names.EVENT, "peer_left"),
+    Fact.RETRANSMISSIONS: FactPlace("ssllatency.handshake.retransmissions"),
+    Fact.HELLO_RETRY_KNOWN: FactPlace("ssllatency.handshake.hello_retries.known"),
+    Fact.HELLO_RETRIES: FactPlace("ssllatency.handshake.hello_retries"),
+    Fact.OFFERED: FactPlace("ssllatency.handshake.session_offers"),
+    Fact.TICKETS_REFUSED: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "ticket"),
+    Fact.CACHE_MISSES: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "cache_miss"),
+    Fact.UNPHASED: FactPlace("ssllatency.handshake.unphased"),
 }
 
 
@@ -86,6 +86,6 @@ def bounded(counts: Mapping[Fact, int], handshakes: int) -> dict[Fact, int]:
     return {fact: least for fact, count in counts.items() if (least := min(count, most.get(fact, count))) > 0}
 
 
-def outcome_of(place: Place, outcome: str) -> str:
+def outcome_of(place: FactPlace, outcome: str) -> str:
     """How the handshakes of a series ended, from its label `outcome`, "" where it has none."""
     return outcome if place.by_outcome else Ending.SUCCESS

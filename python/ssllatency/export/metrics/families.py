@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric's points are."""
 
     COUNTER = "counter"
@@ -22,7 +22,7 @@ class Family:
     `labels`: beside those of the service, where `by_service`."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     help: str
     labels: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Family:
         words = [self.name.replace(".", "_")]
         if self.prometheus_unit:
             words.append(self.prometheus_unit)
-        if self.kind is Kind.COUNTER:
+        if self.kind is MetricKind.COUNTER:
             words.append("total")
         if self.unit == "1":
             words.append("ratio")
@@ -59,7 +59,7 @@ PEER_LEFT, UNDELIVERED = "tls.peer.left", "tls.peer.undelivered"
 ERROR, OPERATION, KEY, LANES, PAYER, RESULT = "error.type", "operation", "key", "lanes", "payer", "result"
 OVERFLOW = "otel.metric.overflow"
 
-C, G, H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+C, G, H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 _OF_HANDSHAKE = (OUTCOME, PROTOCOL, VERSION, RESUMED)
 
 FAMILIES = (

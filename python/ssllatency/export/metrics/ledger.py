@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ssllatency.export.metrics.points import Distribution, Labels
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.keyed import Kept
+from ssllatency.model.keyed import KeyedCache
 
 Value = Distribution | float
 Row = tuple[str, Labels]  # a family, and the labels beside those of the service
@@ -46,7 +46,7 @@ def _since(later: Value, earlier: Value) -> Value:
     return later - earlier
 
 
-class Processes(Protocol):
+class ServiceLookup(Protocol):
     """What tells whose a process is."""
 
     def started(self, pid: int) -> int | None:
@@ -74,14 +74,14 @@ class Folded:
 
 
 @dataclass
-class Service:
+class ServiceCounts:
     """What is kept of a service: the counts of its processes that have ended, and when it had a process last. `since_s`: since
     when it counts."""
 
     since_s: float
     alive_s: float
     kept: Counts = field(default_factory=dict)
-    _sums: Kept[Row, Value, Value] = field(default_factory=lambda: Kept(added))
+    _sums: KeyedCache[Row, Value, Value] = field(default_factory=lambda: KeyedCache(added))
 
     def keep(self, counts: Counts) -> None:
         """Adds what a process had when it ended."""
@@ -99,24 +99,26 @@ class Service:
         return Folded(self._sums.of(rows), self.since_s, len(alive))
 
 
-def _folded(parts: Sequence[Service | Counts]) -> Folded:
+def _folded(parts: Sequence[ServiceCounts | Counts]) -> Folded:
     """Of a service, of what it has kept, and of the counts of its processes: the same object as long as all of these are."""
     service, _, *alive = parts
-    assert isinstance(service, Service)
-    return service.folded([counts for counts in alive if not isinstance(counts, Service)])
+    assert isinstance(service, ServiceCounts)
+    return service.folded([counts for counts in alive if not isinstance(counts, ServiceCounts)])
 
 
 class Ledger:
     """Folds. A service that has had no process for `linger_s` is forgotten."""
 
-    def __init__(self, processes: Processes, began_s: float, linger_s: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, processes: ServiceLookup, began_s: float, linger_s: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._processes, self._clock = processes, clock
         self._linger_s, self._read_s = linger_s, began_s
         self._known: dict[int, Known] = {}
         self._last: dict[int, Counts] = {}
         self._earlier: dict[int, Counts] = {}  # what an earlier process of that PID had counted in the same rows
-        self._services: dict[Labels, Service] = {}
-        self._folded: Kept[Labels, Service | Counts, Folded] = Kept(_folded)
+        self._services: dict[Labels, ServiceCounts] = {}
+        self._folded: KeyedCache[Labels, ServiceCounts | Counts, Folded] = KeyedCache(_folded)
 
     def gone(self) -> set[int]:
         """Those of the known processes that have ended: to be called before the counts are read, which then have all of theirs.
@@ -139,9 +141,9 @@ class Ledger:
     def _own(self, pid: int, counts: Counts) -> Counts:
         return since(counts, self._earlier[pid]) if pid in self._earlier else counts
 
-    def _service_of(self, pid: int) -> Service:
+    def _service_of(self, pid: int) -> ServiceCounts:
         """What is new at a reading has counted since the one before."""
-        return self._services.setdefault(self._known[pid].labels, Service(self._read_s, self._clock()))
+        return self._services.setdefault(self._known[pid].labels, ServiceCounts(self._read_s, self._clock()))
 
     def fold(self, counts: Mapping[int, Counts], gone: Collection[int], names: Mapping[int, str]) -> dict[Labels, Folded]:
         """The counts by service, from those by process. `gone` have ended, as they were found: after this the engine may forget

@@ -31,7 +31,7 @@ _PAGE = "ssllatency: /metrics has the metrics, /-/healthy and /-/ready say how i
 
 
 @dataclass(frozen=True)
-class Site:
+class ServedMetrics:
     """What is served: `read` gives the counts by now, or raises NoReading; `ready` says whether targets are traced.
     `headers` are sent with each answer."""
 
@@ -47,7 +47,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, listener: socket.socket, site: Site, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, listener: socket.socket, site: ServedMetrics, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(listener.getsockname()[:2], BaseHTTPRequestHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener

@@ -45,7 +45,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Speech:
+class NetworkSettings:
     """What is spoken: by scrape at `listen`, as the file `web_config` asks for, and to a receiver; as `user`."""
 
     listen: Address | None
@@ -55,7 +55,7 @@ class Speech:
     is_tls: bool = False
 
 
-class Speaker:
+class NetworkProcess:
     """The process, seen from the one that traces."""
 
     def __init__(self, pid: int, channel: TracersEnd) -> None:
@@ -76,7 +76,7 @@ class Speaker:
         os.waitpid(pid, 0)
 
 
-def start(speech: Speech) -> Speaker:
+def start(speech: NetworkSettings) -> NetworkProcess:
     """Forks it, and waits until it listens and has given up its privileges. SsllatencyError says why it couldn't."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     parent = os.getpid()
@@ -85,7 +85,7 @@ def start(speech: Speech) -> Speaker:
         ours.close()
         _be_speaker(speech, SpeakersEnd(theirs), parent)
     theirs.close()
-    speaker = Speaker(pid, TracersEnd(ours))
+    speaker = NetworkProcess(pid, TracersEnd(ours))
     try:
         status, _, words = speaker.channel.first_line().partition(" ")
     except Broken:
@@ -96,7 +96,7 @@ def start(speech: Speech) -> Speaker:
     return speaker
 
 
-def _be_speaker(speech: Speech, channel: SpeakersEnd, parent: int) -> NoReturn:
+def _be_speaker(speech: NetworkSettings, channel: SpeakersEnd, parent: int) -> NoReturn:
     status = 1
     try:
         gc.collect()
@@ -115,12 +115,12 @@ def _be_speaker(speech: Speech, channel: SpeakersEnd, parent: int) -> NoReturn:
         os._exit(status)
 
 
-def _speak(speech: Speech, channel: SpeakersEnd, parent: int) -> None:
+def _speak(speech: NetworkSettings, channel: SpeakersEnd, parent: int) -> None:
     keep_one_heap()  # a scrape's megabytes in a thread for each connection
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
-    source = Source(channel)
+    source = TracerReadings(channel)
     serve, keep = _server(speech, source), {0, 1, 2, channel.fileno()}
     if serve:
         keep.add(serve.fileno())
@@ -138,20 +138,20 @@ def _speak(speech: Speech, channel: SpeakersEnd, parent: int) -> None:
     source.listen()
 
 
-def _server(speech: Speech, source: Source) -> Server | None:
+def _server(speech: NetworkSettings, source: TracerReadings) -> Server | None:
     if speech.listen is None:
         return None
     from ssllatency.export.serve.passwords import Passwords
-    from ssllatency.export.serve.server import Server, Site
+    from ssllatency.export.serve.server import ServedMetrics, Server
     from ssllatency.export.serve.web_config import WebConfig, read
 
     config = read(speech.web_config) if speech.web_config else WebConfig()
     passwords = Passwords(config.users) if config.users else None
-    site = Site(source.read_more, lambda: source.ready, passwords, config.headers)
+    site = ServedMetrics(source.read_more, lambda: source.ready, passwords, config.headers)
     return Server(_listener(speech.listen), site, config.tls)
 
 
-def _pusher(speech: Speech, source: Source) -> Callable[[], None] | None:
+def _pusher(speech: NetworkSettings, source: TracerReadings) -> Callable[[], None] | None:
     if speech.push is None:
         return None
     try:
@@ -178,7 +178,7 @@ def _listener(address: Address) -> socket.socket:
     return listener
 
 
-class Source:
+class TracerReadings:
     """Has readings made by the other process, at most one in so long, and hands them out."""
 
     def __init__(self, channel: SpeakersEnd) -> None:

@@ -16,10 +16,10 @@ from ssllatency.load.matrix.plan import (
     REUSE,
     Cell,
     Factor,
-    Kind,
     Matrix,
     Plan,
     ServerEntry,
+    ServerKind,
 )
 
 
@@ -105,7 +105,7 @@ def _tool(cell: Cell, _server: ServerEntry) -> str:
 
 
 def _s_server(cell: Cell, server: ServerEntry) -> str:
-    if server.kind is not Kind.OPENSSL:
+    if server.kind is not ServerKind.OPENSSL:
         return ""
     if cell[Factor.TOOL] != "s_time":
         return "openssl s_server serves one connection at a time, and no pages that can be traced: s_time only"
@@ -114,7 +114,7 @@ def _s_server(cell: Cell, server: ServerEntry) -> str:
 
 def _running(cell: Cell, server: ServerEntry) -> str:
     """Why a running server can't be used for the cell, as ssllatency doesn't change its settings; "" if it can."""
-    if server.kind is not Kind.RUNNING:
+    if server.kind is not ServerKind.RUNNING:
         return ""
     for factor, level in ((Factor.KEY, server.key), (Factor.CLIENT_CERTIFICATE, server.client_certificate)):
         if cell[factor] != level:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.figures import LoadRequest
 from ssllatency.load.matrix.plan import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix, chosen, group_name
-from ssllatency.load.matrix.servers.process import Keys, groups_of
+from ssllatency.load.matrix.servers.process import CertificateFiles, groups_of
 from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Handshakes, Label
 
@@ -24,7 +24,7 @@ Groups = {groups}
 """
 
 
-def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: Keys) -> list[str]:
+def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: CertificateFiles) -> list[str]:
     """The command line of one run. LoadError for what the tool can't."""
     pair, s_time = keys.client(cell[Factor.CLIENT_KEY]), cell[Factor.TOOL] == "s_time"
     clients = 1 if s_time else min(matrix.clients, matrix.connections)

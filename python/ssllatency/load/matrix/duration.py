@@ -8,22 +8,22 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from ssllatency.load.matrix.plan import Factor, Matrix, Run
+from ssllatency.load.matrix.plan import Factor, Matrix, MatrixRun
 
 # s_time ends only when the clock's second has passed its end; and between two runs the server finishes its handshakes.
 _BESIDE_S = 0.7
 
 
-def known_s(matrix: Matrix, runs: Sequence[Run]) -> tuple[float, int]:
+def known_s(matrix: Matrix, runs: Sequence[MatrixRun]) -> tuple[float, int]:
     """The duration of the runs of s_time, and the number of those of h2load."""
     tools = Counter(run.cell[Factor.TOOL] for run in runs)
     return tools["s_time"] * (matrix.seconds + _BESIDE_S), tools["h2load"]
 
 
-class Times:
+class TimeEstimate:
     """Estimates the time that is left by what each tool's runs have taken so far."""
 
-    def __init__(self, matrix: Matrix, runs: Sequence[Run]) -> None:
+    def __init__(self, matrix: Matrix, runs: Sequence[MatrixRun]) -> None:
         self._began = self._last = time.monotonic()
         self._left = Counter(run.cell[Factor.TOOL] for run in runs)
         self._expected = {"s_time": matrix.seconds + _BESIDE_S}
@@ -45,7 +45,7 @@ class Times:
             whole += number * (run_s or 0.0)
         return whole
 
-    def over(self, run: Run) -> None:
+    def over(self, run: MatrixRun) -> None:
         """This run has ended, or won't be made."""
         tool, now = run.cell[Factor.TOOL], time.monotonic()
         self._left[tool] -= 1

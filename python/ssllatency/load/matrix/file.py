@@ -25,9 +25,9 @@ from ssllatency.load.matrix.plan import (
     VERSIONS,
     WANT,
     Factor,
-    Kind,
     Matrix,
     ServerEntry,
+    ServerKind,
 )
 
 _MOST_CELLS, _MOST_RULES, _MOST_BYTES, _LARGEST_PAGE = 10_000, 256, 1 << 20, 1 << 24
@@ -54,10 +54,10 @@ _PATTERNS: Mapping[Factor, tuple[str, str]] = {
     Factor.PAGE: (r"/[!-~]*|none", 'a path that begins with /, or "none"'),
 }
 # By kind of server: the members that its table may have beside "kind".
-_MEMBERS: Mapping[Kind, tuple[str, ...]] = {
-    Kind.NGINX: ("program", "workers", "main", "http"),
-    Kind.OPENSSL: ("program", "options"),
-    Kind.RUNNING: ("address", "pid", "key", "client_certificate"),
+_MEMBERS: Mapping[ServerKind, tuple[str, ...]] = {
+    ServerKind.NGINX: ("program", "workers", "main", "http"),
+    ServerKind.OPENSSL: ("program", "options"),
+    ServerKind.RUNNING: ("address", "pid", "key", "client_certificate"),
 }
 
 
@@ -135,11 +135,11 @@ def _server(value: object, name: str) -> ServerEntry:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise LoadError(f"{path} must be named with letters, digits, dots, - and _.")
     table = _table(value, path)
-    kind = _one_of(table.get("kind", Kind.NGINX), tuple(Kind), f"{path}.kind")
-    _refuse_unknown(table, ("kind", *_MEMBERS[Kind(kind)]), f"{path}.")
+    kind = _one_of(table.get("kind", ServerKind.NGINX), tuple(ServerKind), f"{path}.kind")
+    _refuse_unknown(table, ("kind", *_MEMBERS[ServerKind(kind)]), f"{path}.")
     entry = ServerEntry(
         name,
-        Kind(kind),
+        ServerKind(kind),
         program=_text(table["program"], f"{path}.program") if "program" in table else "",
         workers=_number(table.get("workers", 1), f"{path}.workers", 1, 1024),
         main=_texts(table.get("main", []), f"{path}.main"),
@@ -152,7 +152,7 @@ def _server(value: object, name: str) -> ServerEntry:
             table.get("client_certificate", NONE), _LEVELS[Factor.CLIENT_CERTIFICATE], f"{path}.client_certificate"
         ),
     )
-    if entry.kind is Kind.RUNNING:
+    if entry.kind is ServerKind.RUNNING:
         _complete(entry, path)
     return entry
 
@@ -171,7 +171,7 @@ def _complete(entry: ServerEntry, path: str) -> None:
 def _factors(table: Mapping[str, object], servers: Mapping[str, ServerEntry]) -> Mapping[Factor, tuple[str, ...]]:
     """The levels of every factor, those that the file doesn't vary included."""
     _refuse_unknown(table, tuple(Factor), "factors.")
-    unvaried = {**UNVARIED, Factor.PAGE: NONE if all(server.kind is Kind.OPENSSL for server in servers.values()) else "/"}
+    unvaried = {**UNVARIED, Factor.PAGE: NONE if all(server.kind is ServerKind.OPENSSL for server in servers.values()) else "/"}
     factors: dict[Factor, tuple[str, ...]] = {}
     for factor in Factor:
         if factor in table:
@@ -210,7 +210,7 @@ def _level(value: object, factor: Factor, servers: Mapping[str, ServerEntry], pa
     level = _text(value, path)
     if not re.fullmatch(pattern, level):
         raise LoadError(f"{path}: {level} isn't {how}.")
-    if factor is Factor.PAGE and any(entry.kind is Kind.NGINX for entry in servers.values()):
+    if factor is Factor.PAGE and any(entry.kind is ServerKind.NGINX for entry in servers.values()):
         _page_of_ours(level, path)
     return level
 

@@ -53,7 +53,7 @@ UNVARIED: Mapping[Factor, str] = {
 }
 
 
-class Kind(StrEnum):
+class ServerKind(StrEnum):
     """The kinds of servers: started by us, or already running."""
 
     NGINX = "nginx"
@@ -68,7 +68,7 @@ class ServerEntry:
     `client_certificate`. `program` is the executable in place of the one on the PATH."""
 
     name: str
-    kind: Kind = Kind.NGINX
+    kind: ServerKind = ServerKind.NGINX
     program: str = ""
     workers: int = 1
     main: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Run:
+class MatrixRun:
     """One cell, run once; `repeat` counts from 1, those of a warm-up have none."""
 
     cell: Cell
@@ -153,7 +153,9 @@ class Plan:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-def order(cells: Sequence[Cell], matrix: Matrix, done: frozenset[tuple[tuple[str, ...], int]] = frozenset()) -> tuple[Run, ...]:
+def order(
+    cells: Sequence[Cell], matrix: Matrix, done: frozenset[tuple[tuple[str, ...], int]] = frozenset()
+) -> tuple[MatrixRun, ...]:
     """The runs that are left, in order: rounds in which each cell comes once, each shuffled anew from the seed.
 
     A drift of the machine so meets all cells alike. `done` are cells' keys with their repeats; a cell that has none left isn't
@@ -161,10 +163,10 @@ def order(cells: Sequence[Cell], matrix: Matrix, done: frozenset[tuple[tuple[str
     would have.
     """
     rounds = [(repeat, _shuffled(cells, matrix.seed, repeat)) for repeat in range(1, matrix.repeats + 1)]
-    left = [Run(cell, repeat) for repeat, shuffled in rounds for cell in shuffled if (cell.key, repeat) not in done]
+    left = [MatrixRun(cell, repeat) for repeat, shuffled in rounds for cell in shuffled if (cell.key, repeat) not in done]
     cold = {run.cell.key for run in left}
     warm_ups = [_shuffled(cells, matrix.seed, -number) for number in range(matrix.warm_up)]
-    return (*(Run(cell, None) for shuffled in warm_ups for cell in shuffled if cell.key in cold), *left)
+    return (*(MatrixRun(cell, None) for shuffled in warm_ups for cell in shuffled if cell.key in cold), *left)
 
 
 def _shuffled(cells: Sequence[Cell], seed: int, number: int) -> list[Cell]:

@@ -94,7 +94,7 @@ def _lost(server: Snapshot, handshakes: Handshakes) -> int:
 
 
 @dataclass(frozen=True)
-class Kept:
+class MatrixRows:
     """The rows that a file holds; `torn`: its last line was cut off in the middle, and has been removed."""
 
     rows: tuple[Mapping[str, str], ...] = ()
@@ -106,12 +106,12 @@ class Kept:
         return frozenset((tuple(row[factor] for factor in Factor), int(row[REPEAT])) for row in self.rows)
 
 
-def kept(path: str, matrix: Matrix) -> Kept:
+def kept(path: str, matrix: Matrix) -> MatrixRows:
     """The contents of a file, nothing where there is none; it stays as it is. LoadError where it is something else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Kept()
+        return MatrixRows()
     except OSError as error:
         raise LoadError(f"{path} can't be read: {error.strerror}.") from None
     try:
@@ -120,7 +120,7 @@ def kept(path: str, matrix: Matrix) -> Kept:
         os.close(fd)
 
 
-def _kept(fd: int, path: str, matrix: Matrix) -> tuple[Kept, int]:
+def _kept(fd: int, path: str, matrix: Matrix) -> tuple[MatrixRows, int]:
     """The contents of the file, and how many bytes of it are whole lines."""
     about = os.fstat(fd)
     if not stat.S_ISREG(about.st_mode):
@@ -130,7 +130,7 @@ def _kept(fd: int, path: str, matrix: Matrix) -> tuple[Kept, int]:
     with open(fd, "rb", closefd=False) as file:
         data = file.read(_LARGEST)
     whole = data[: data.rfind(b"\n") + 1]
-    kept = Kept(read(whole.decode(errors="replace"), path, matrix.identity), torn=len(whole) < len(data))
+    kept = MatrixRows(read(whole.decode(errors="replace"), path, matrix.identity), torn=len(whole) < len(data))
     if kept.torn and not whole and not ",".join(COLUMNS).encode().startswith(data):
         raise _no_table(path)
     return kept, len(whole)
@@ -140,15 +140,15 @@ def _no_table(path: str) -> LoadError:
     return LoadError(f"{path} isn't a table of a matrix's runs: name another file.")
 
 
-class Table:
+class MatrixTable:
     """The open file of a matrix that is being run. A context manager; `kept` is what the file held when it was opened."""
 
-    def __init__(self, path: str, fd: int, kept: Kept) -> None:
+    def __init__(self, path: str, fd: int, kept: MatrixRows) -> None:
         self._path, self._fd = path, fd
         self.kept = kept
 
     @classmethod
-    def open(cls, path: str, matrix: Matrix) -> Table:
+    def open(cls, path: str, matrix: Matrix) -> MatrixTable:
         """Opens and locks the file, which is made if there is none. LoadError where it holds something else."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -161,7 +161,7 @@ class Table:
             os.close(fd)
             raise
 
-    def __enter__(self) -> Table:
+    def __enter__(self) -> MatrixTable:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,7 +180,7 @@ def _lock(fd: int, path: str) -> None:
         raise LoadError(f"{path} is being written by another run of a matrix.") from None
 
 
-def _begin(fd: int, path: str, matrix: Matrix) -> Kept:
+def _begin(fd: int, path: str, matrix: Matrix) -> MatrixRows:
     """Return the contents of the file; an empty one gets its heading."""
     kept, whole = _kept(fd, path, matrix)
     try:

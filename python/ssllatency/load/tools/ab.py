@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest
+from ssllatency.load.figures import ClientReport, ConnectionBounds, Figure, LoadError, LoadRequest
 from ssllatency.load.tools.reading import WHOLE, figure, find, milliseconds, not_its_output, number, percent
 
 _VERSIONS = {"TLSv1.2": "TLS1.2", "TLSv1.3": "TLS1.3"}
@@ -117,7 +117,7 @@ def _caveats(text: str) -> tuple[str, ...]:
     return tuple(caveats)
 
 
-def _connections(text: str) -> Connections | None:
+def _connections(text: str) -> ConnectionBounds | None:
     complete, level = (_value(label, text) for label in ("Complete requests", "Concurrency Level"))
     if complete is None or level is None:
         return None
@@ -131,7 +131,7 @@ def _connections(text: str) -> Connections | None:
     if most < least:
         return None  # more were kept than there were, or more at a time: its numbers contradict one another
     kept_why = "one for each answer that didn't keep its connection, and those still open" if kept else "one a request"
-    return Connections(least, most, f"{kept_why}, and those it had begun when it had enough")
+    return ConnectionBounds(least, most, f"{kept_why}, and those it had begun when it had enough")
 
 
 def command(request: LoadRequest) -> list[str]:

@@ -12,7 +12,7 @@ from ssllatency.errors import phrase
 from ssllatency.load.account import Account
 from ssllatency.load.credentials import without_credentials
 from ssllatency.load.figures import ClientReport, Figure, LoadError, LoadRequest
-from ssllatency.load.run import Output, run
+from ssllatency.load.run import ToolOutput, run
 from ssllatency.load.tools import ab, h2load, s_time, wrk
 from ssllatency.load.tools.reading import figure
 
@@ -66,7 +66,7 @@ def version_of(tool: Tool, program: str = "", account: Account | None = None) ->
     return match[0][:64] if match else ""
 
 
-def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
+def report_of(tool: Tool, output: ToolOutput, command: Sequence[str], version: str = "") -> ClientReport:
     """The tool's report of its run, and its rate of connections by our clock if their number is known exactly.
 
     Its command line is kept without credentials. The last line of a tool that was killed may be torn, and isn't read then.

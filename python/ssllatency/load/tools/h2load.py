@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest, closes
+from ssllatency.load.figures import ClientReport, ConnectionBounds, Figure, LoadError, LoadRequest, closes
 from ssllatency.load.tools.reading import WHOLE, figure, find, not_its_output, number, percent, seconds, size
 
 _HTTP_1 = "http/1"  # later ones keep their connections, whatever a request says
@@ -123,7 +123,7 @@ def _clients(text: str) -> int:
     return sum(int(number) for number in _SPAWNED.findall(text))
 
 
-def _connections(text: str, close: bool) -> Connections | None:
+def _connections(text: str, close: bool) -> ConnectionBounds | None:
     """One connection a client, or one a request, or something in between where the server closes them."""
     clients, counts = _clients(text), {parsed.name: int(parsed.value) for parsed in _counts(text)}
     answered, errored = counts.get("done", 0), counts.get("errored", 0)
@@ -131,11 +131,11 @@ def _connections(text: str, close: bool) -> Connections | None:
         return None
     if "Timing-based" in text:
         least = min(answered, 1) if errored or answered < clients else clients
-        return Connections(least, None, "one a client or one a request, and those of the warm-up aren't counted")
+        return ConnectionBounds(least, None, "one a client or one a request, and those of the warm-up aren't counted")
     if close:
-        return Connections(answered, answered + errored, "one a request, as each says Connection: close")
+        return ConnectionBounds(answered, answered + errored, "one a request, as each says Connection: close")
     least = 0 if errored else min(clients, answered)
-    return Connections(least, answered + clients + errored, "one a client, and more where the server closes them")
+    return ConnectionBounds(least, answered + clients + errored, "one a client, and more where the server closes them")
 
 
 def _caveats(text: str, ended: bool, close: bool) -> list[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest
+from ssllatency.load.figures import ClientReport, ConnectionBounds, Figure, LoadError, LoadRequest
 from ssllatency.load.tools.reading import WHOLE, figure, not_its_output, number
 
 _NEW, _REUSED = "Collecting connection statistics", "Now timing with session id reuse"
@@ -64,7 +64,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         facts={"sessions": " and ".join("reused" if half.reused else "new" for half in halves)},
         caveats=tuple(_caveats(halves, command, whole)),
         offers_sessions=any(half.reused for half in halves),
-        connections=Connections(counted + first, counted + first + (not whole), why),
+        connections=ConnectionBounds(counted + first, counted + first + (not whole), why),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest, closes
+from ssllatency.load.figures import ClientReport, ConnectionBounds, Figure, LoadError, LoadRequest, closes
 from ssllatency.load.tools.reading import WHOLE, figure, find, not_its_output, number, percent, seconds, size
 
 _DONE = re.compile(rf"^ *({WHOLE}) requests in (\S+), (\S+) read", re.MULTILINE)
@@ -104,7 +104,7 @@ def _caveats(planned: bool) -> tuple[str, ...]:
     )
 
 
-def _connections(requests: int, text: str, command: Sequence[str]) -> Connections | None:
+def _connections(requests: int, text: str, command: Sequence[str]) -> ConnectionBounds | None:
     setup = _SETUP.search(text)
     if not setup or not int(setup[1]):
         return None
@@ -112,9 +112,9 @@ def _connections(requests: int, text: str, command: Sequence[str]) -> Connection
     errors = _ERRORS.search(text)
     broken = int(errors[1]) + int(errors[2]) + int(errors[3]) if errors else 0
     if closes(command):
-        return Connections(requests, requests + opened + broken, "one a request, and those that were open at the end")
+        return ConnectionBounds(requests, requests + opened + broken, "one a request, and those that were open at the end")
     least = min(requests, 1) if broken or requests < opened else opened
-    return Connections(
+    return ConnectionBounds(
         least, opened + requests + broken, "one kept open by each of its connections, and more where the server closes"
     )
 

@@ -22,7 +22,7 @@ from ssllatency.model.handshakes import (
     KeyUse,
     Label,
     Part,
-    Role,
+    RequestedSide,
     Tallies,
     Times,
     wall_time_ns,
@@ -116,7 +116,7 @@ def merge(*parts: Handshakes) -> Handshakes:
             sorted(chain.from_iterable(part.slowest for part in parts), key=lambda handshake: -client_wait_ns(handshake.parts))
         ),
         by=by,
-        role=parts[0].role if len({part.role for part in parts}) == 1 else Role.ANY,
+        role=parts[0].role if len({part.role for part in parts}) == 1 else RequestedSide.ANY,
         in_flight=sum(part.in_flight for part in parts),
         dropped=sum(part.dropped for part in parts),
         unattributed=sum(part.unattributed for part in parts),

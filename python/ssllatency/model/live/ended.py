@@ -18,21 +18,21 @@ from ssllatency.model.snapshot import Series, Snapshot
 
 
 @dataclass(frozen=True)
-class Kept:
+class EndedCounts:
     """The counts of processes when they ended."""
 
     series: tuple[Series, ...] = ()
     groups: tuple[Group, ...] = ()
     tallies: Tallies = field(default_factory=Tallies)
 
-    def plus(self, snapshot: Snapshot, ended: Mapping[int, str]) -> Kept:
+    def plus(self, snapshot: Snapshot, ended: Mapping[int, str]) -> EndedCounts:
         """With what these processes have counted by a snapshot whose handshakes are told apart by process; the extremes, which
         are those of a time that is over, are left out. `ended` as for folded()."""
         handshakes = snapshot.handshakes or Handshakes(())
         groups = tuple(_without_extremes(group) for group in handshakes.groups if _process_of(group) in ended)
         series = tuple(replace(each, min_ns=None, max_ns=None) for each in snapshot.series if each.pid in ended)
         own = folded(replace(snapshot, series=series, handshakes=replace(handshakes, groups=groups)), ended)
-        return Kept(
+        return EndedCounts(
             add_alike_series((*self.series, *own.series)),
             add_alike((*self.groups, *(own.handshakes or handshakes).groups)),
             add_tallies([self.tallies, *(tallies for pid, tallies in handshakes.by_process.items() if pid in ended)]),

@@ -16,7 +16,7 @@ from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.handshakes import Cause, Ending, Label
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.live.ended import folded
-from ssllatency.model.live.reading import FUNCTION, Reading, labels_of, name_in
+from ssllatency.model.live.reading import FUNCTION, LiveReading, labels_of, name_in
 from ssllatency.model.process_label import identity_of
 from ssllatency.model.snapshot import Outcome, Snapshot
 
@@ -40,7 +40,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Interval:
+class HistoryInterval:
     """The time between two readings: handshakes by labels, calls by function."""
 
     at_s: float
@@ -69,16 +69,16 @@ class History:
     """Readings of one session, the newest last; what is older than `HISTORY_S` is forgotten."""
 
     def __init__(self) -> None:
-        self._kept: deque[Reading] = deque()
-        self.intervals: deque[Interval] = deque()
+        self._kept: deque[LiveReading] = deque()
+        self.intervals: deque[HistoryInterval] = deque()
         self.failures: deque[Failures] = deque(maxlen=_MOST_FAILURES)
 
     @property
-    def newest(self) -> Reading | None:
+    def newest(self) -> LiveReading | None:
         """The newest reading."""
         return self._kept[-1] if self._kept else None
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: LiveReading) -> None:
         """Takes the next reading."""
         if reading.ended:
             self._kept = deque(_folded(kept, reading.ended) for kept in self._kept)
@@ -105,10 +105,10 @@ class History:
             base = self._kept[-2]
         return Window(difference(newest.snapshot, base.snapshot), _own_cpu(newest, base))
 
-    def _note(self, earlier: Reading, later: Reading) -> None:
+    def _note(self, earlier: LiveReading, later: LiveReading) -> None:
         at_s, duration_s = later.at_s, later.snapshot.duration_s - earlier.snapshot.duration_s
         handshakes, functions = _handshakes(earlier.snapshot, later.snapshot), _functions(earlier.snapshot, later.snapshot)
-        self.intervals.append(Interval(at_s, duration_s, handshakes, functions))
+        self.intervals.append(HistoryInterval(at_s, duration_s, handshakes, functions))
         before, after = earlier.snapshot.handshakes, later.snapshot.handshakes
         if before and after:
             self.failures.extend(Failures(at_s, cause) for cause in causes_since(after.causes, before.causes))
@@ -119,7 +119,7 @@ class History:
 
     def _thin(self, now_s: float) -> None:
         """Keeps a reading of the older ones in ten seconds."""
-        kept: list[Reading] = []
+        kept: list[LiveReading] = []
         for reading in self._kept:
             is_late = now_s - reading.at_s <= _EACH_S
             if is_late or (now_s - reading.at_s <= HISTORY_S + _APART_S and _is_apart(reading, kept)):
@@ -127,7 +127,7 @@ class History:
         self._kept = deque(kept)
 
 
-def tallies(intervals: Iterable[Interval], view: str, services: Mapping[int, str], row: str | None) -> Iterator[Tally]:
+def tallies(intervals: Iterable[HistoryInterval], view: str, services: Mapping[int, str], row: str | None) -> Iterator[Tally]:
     """For each interval what the row of that name is of it, in that view; with None what all rows are."""
     names = _Names(view, services)
     for interval in intervals:
@@ -135,7 +135,7 @@ def tallies(intervals: Iterable[Interval], view: str, services: Mapping[int, str
         yield _added(tally for key, tally in parts if row in (None, names.of(key)))
 
 
-def counts(intervals: Sequence[Interval], view: str, services: Mapping[int, str]) -> dict[str, list[int]]:
+def counts(intervals: Sequence[HistoryInterval], view: str, services: Mapping[int, str]) -> dict[str, list[int]]:
     """By row, how many there were in each interval."""
     names, by_row = _Names(view, services), dict[str, list[int]]()
     for number, interval in enumerate(intervals):
@@ -170,17 +170,17 @@ def _added(parts: Iterable[Tally]) -> Tally:
     return Tally(count, failed, buckets)
 
 
-def _folded(reading: Reading, ended: Mapping[int, str]) -> Reading:
+def _folded(reading: LiveReading, ended: Mapping[int, str]) -> LiveReading:
     if reading.processes.isdisjoint(ended):
         return reading
     return replace(reading, snapshot=folded(reading.snapshot, ended))
 
 
-def _is_apart(reading: Reading, kept: list[Reading]) -> bool:
+def _is_apart(reading: LiveReading, kept: list[LiveReading]) -> bool:
     return not kept or reading.at_s - kept[-1].at_s >= _APART_S - 0.5
 
 
-def _own_cpu(later: Reading, earlier: Reading) -> float | None:
+def _own_cpu(later: LiveReading, earlier: LiveReading) -> float | None:
     elapsed_s = later.snapshot.duration_s - earlier.snapshot.duration_s
     return max(0.0, later.own_cpu_s - earlier.own_cpu_s) / elapsed_s if elapsed_s > 0 else None
 

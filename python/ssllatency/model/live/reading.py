@@ -19,7 +19,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Reading:
+class LiveReading:
     """Everything counted so far. `services` names the service of each process by its PID; `own_cpu_s` is the processor time
     that the tool itself has taken so far. `ended`: the processes that are told apart no more from this reading on, as
     model/live/ended.py has it; before anything is compared with an earlier reading, that has to be folded in the same way."""

@@ -16,7 +16,7 @@ from ssllatency.model.timed import Timed
 
 
 @dataclass(frozen=True)
-class Row:
+class LiveRow:
     """Handshakes of one kind, or calls of one function, in `duration_s` seconds.
 
     `count`: how many ended. `times`: the wall time of the successful ones, None where there are none. `resumed`: the part of
@@ -47,7 +47,7 @@ class Row:
         return self.count / self.duration_s if self.duration_s else 0.0
 
 
-def rows(snapshot: Snapshot, view: str, services: Mapping[int, str]) -> list[Row]:
+def rows(snapshot: Snapshot, view: str, services: Mapping[int, str]) -> list[LiveRow]:
     """The rows of a view, in no order; of what happened in the time of the snapshot, which is a difference."""
     if view == FUNCTION:
         return _function_rows(snapshot)
@@ -58,19 +58,19 @@ def rows(snapshot: Snapshot, view: str, services: Mapping[int, str]) -> list[Row
     return [_row(name, groups, snapshot, tells_processes=view in (SERVICE, Label.PROCESS)) for name, groups in by_name.items()]
 
 
-def whole(snapshot: Snapshot) -> Row:
+def whole(snapshot: Snapshot) -> LiveRow:
     """All handshakes as one row."""
     groups = snapshot.handshakes.groups if snapshot.handshakes else ()
     retries = sum(series.count for series in snapshot.series if series.outcome is Outcome.RETRY)
     return _row_of("", list(groups), snapshot.duration_s, retries)
 
 
-def handshakes_of(row: Row) -> Handshakes:
+def handshakes_of(row: LiveRow) -> Handshakes:
     """The handshakes of a row by themselves; what isn't told apart by row (causes, keys) is left out."""
     return Handshakes(groups=tuple((row.groups or {}).values()))
 
 
-def _row(name: str, groups: list[Group], snapshot: Snapshot, *, tells_processes: bool) -> Row:
+def _row(name: str, groups: list[Group], snapshot: Snapshot, *, tells_processes: bool) -> LiveRow:
     pids = frozenset(pid for group in groups if (pid := pid_of(labels_of(group).get(Label.PROCESS))))
     retries = None
     ended = any(labels_of(group) and not pid_of(labels_of(group).get(Label.PROCESS)) for group in groups)
@@ -80,13 +80,15 @@ def _row(name: str, groups: list[Group], snapshot: Snapshot, *, tells_processes:
     return _row_of(name, groups, snapshot.duration_s, retries, pids)
 
 
-def _row_of(name: str, groups: list[Group], duration_s: float, retries: int | None, pids: frozenset[int] = frozenset()) -> Row:
+def _row_of(
+    name: str, groups: list[Group], duration_s: float, retries: int | None, pids: frozenset[int] = frozenset()
+) -> LiveRow:
     by_ending = {ending: [group for group in groups if group.ending is ending] for ending in Ending}
     added = {ending: add_groups(parts) for ending, parts in by_ending.items() if parts}
     success = added.get(Ending.SUCCESS)
     whole = success.whole if success else None
     counts = {ending: added[ending].count if ending in added else 0 for ending in Ending}
-    return Row(
+    return LiveRow(
         name,
         duration_s,
         count=sum(counts.values()),
@@ -118,17 +120,17 @@ def _mean(group: Group | None, part: Part) -> float | None:
     return times.total_ns / times.count if times and times.count else None
 
 
-def _function_rows(snapshot: Snapshot) -> list[Row]:
+def _function_rows(snapshot: Snapshot) -> list[LiveRow]:
     functions: dict[str, list[Series]] = {}
     for series in snapshot.series:
         functions.setdefault(series.function, []).append(series)
     return [_function_row(name, calls, snapshot.duration_s) for name, calls in functions.items()]
 
 
-def _function_row(name: str, calls: list[Series], duration_s: float) -> Row:
+def _function_row(name: str, calls: list[Series], duration_s: float) -> LiveRow:
     counts = {outcome: sum(series.count for series in calls if series.outcome is outcome) for outcome in Outcome}
     successes = [series for series in calls if series.outcome is Outcome.SUCCESS]
-    return Row(
+    return LiveRow(
         name,
         duration_s,
         count=sum(counts.values()),

@@ -25,10 +25,10 @@ from ssllatency.model.statistics.comparison import (
     FUNCTION,
     PART,
     Change,
+    ComparedSubject,
     Comparison,
     Contribution,
-    Row,
-    Subject,
+    SubjectComparison,
     Verdict,
 )
 from ssllatency.model.statistics.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
@@ -66,7 +66,7 @@ def compare(before: Recording, after: Recording) -> Comparison:
     subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
     if whole is Part.WALL:  # else one side doesn't have it, or it is the wall time
         subjects.pop(CLIENT_WAIT, None)
-    rows = [Row(subject, _changes(subject, *sides)) for subject in subjects]
+    rows = [SubjectComparison(subject, _changes(subject, *sides)) for subject in subjects]
     intervals = min(len(list(side.intervals)) for side in (before, after))
     return Comparison(*totals, tuple(_judged(rows)), _contributions(whole, *totals), intervals, whole)
 
@@ -80,11 +80,11 @@ class _Side:
         self._draws = draws(len(self._blocks))
         self.subjects = _timed(self.total)
 
-    def sample(self, subject: Subject) -> Sample:
+    def sample(self, subject: ComparedSubject) -> Sample:
         """The calls of one kind."""
         return Sample([Block(duration_s, timed.get(subject)) for duration_s, timed in self._blocks], self._draws)
 
-    def value(self, subject: Subject, quantity: Quantity) -> float | None:
+    def value(self, subject: ComparedSubject, quantity: Quantity) -> float | None:
         """The quantity, as all reports have it."""
         timed = self.subjects.get(subject)
         count = timed.exponential.count if timed else 0
@@ -95,7 +95,7 @@ class _Side:
             return None
         return timed.total_ns / count if quantity is Quantity.MEAN else quantile_ns(timed, float(QUANTILES[quantity]))
 
-    def _would_be_seen(self, subject: Subject) -> bool:
+    def _would_be_seen(self, subject: ComparedSubject) -> bool:
         """Whether what isn't in the recording didn't happen. Handshakes may have been measured without functions."""
         handshakes = self.total.handshakes
         if subject.name in _untold(self.total):
@@ -117,18 +117,18 @@ def _blocks(recording: Recording) -> list[Snapshot]:
     return [merge(*intervals[start:end]) for start, end in pairwise(edges)]
 
 
-def _timed(snapshot: Snapshot) -> dict[Subject, Timed]:
+def _timed(snapshot: Snapshot) -> dict[ComparedSubject, Timed]:
     """Everything in a snapshot that is compared."""
-    timed: dict[Subject, Timed] = {}
+    timed: dict[ComparedSubject, Timed] = {}
     for ending in Ending:
         group = _group(snapshot, ending)
         wanted = list(Part) if ending is Ending.SUCCESS else [Part.WALL]
         for part, times in group.parts.items() if group else ():
             if part in wanted and times.count:
-                timed[Subject(PART, str(part), str(ending))] = times
+                timed[ComparedSubject(PART, str(part), str(ending))] = times
     for series in by_function(snapshot).series:
         if series.count:
-            timed[Subject(FUNCTION, series.function, str(series.outcome))] = series
+            timed[ComparedSubject(FUNCTION, series.function, str(series.outcome))] = series
     return timed
 
 
@@ -136,7 +136,7 @@ def _group(snapshot: Snapshot, ending: Ending) -> Group | None:
     return total(snapshot.handshakes, ending) if snapshot.handshakes else None
 
 
-def _changes(subject: Subject, before: _Side, after: _Side) -> dict[Quantity, Change]:
+def _changes(subject: ComparedSubject, before: _Side, after: _Side) -> dict[Quantity, Change]:
     samples = before.sample(subject), after.sample(subject)
     changes = {}
     for quantity in Quantity:
@@ -175,7 +175,7 @@ def _together(spreads: Sequence[Spread]) -> tuple[float, float]:
     return math.sqrt(both), both**2 / doubt if doubt else math.inf
 
 
-def _judged(rows: Sequence[Row]) -> list[Row]:
+def _judged(rows: Sequence[SubjectComparison]) -> list[SubjectComparison]:
     """The rows with a verdict on each change whose probability is known."""
     probabilities = sorted(
         change.probability for row in rows for change in row.changes.values() if change.probability is not None

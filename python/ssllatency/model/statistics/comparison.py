@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedSubject:
     """A subject of a comparison: a function's calls, or a part (or WALL) of handshakes, that ended so. `kind`: FUNCTION or
     PART."""
 
@@ -65,10 +65,10 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Row:
+class SubjectComparison:
     """All quantities of a subject."""
 
-    subject: Subject
+    subject: ComparedSubject
     changes: Mapping[Quantity, Change]
 
 
@@ -94,7 +94,7 @@ class Comparison:
 
     before: Snapshot
     after: Snapshot
-    rows: tuple[Row, ...]
+    rows: tuple[SubjectComparison, ...]
     contributions: tuple[Contribution, ...]
     intervals: int = 0
     whole: Part = Part.WALL
@@ -109,7 +109,7 @@ class Comparison:
         """The same of how long its client waited; None where that wasn't measured of each on both sides."""
         return self._mean_of(CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else None
 
-    def _mean_of(self, subject: Subject) -> Change | None:
+    def _mean_of(self, subject: ComparedSubject) -> Change | None:
         return next((row.changes[Quantity.MEAN] for row in self.rows if row.subject == subject), None)
 
     @property
@@ -119,7 +119,7 @@ class Comparison:
         changed = change and change.verdict in (Verdict.SLOWER, Verdict.FASTER)
         return self.contributions[0] if changed and self.contributions else None
 
-    def worse(self, threshold: float) -> tuple[tuple[Row, Quantity], ...]:
+    def worse(self, threshold: float) -> tuple[tuple[SubjectComparison, Quantity], ...]:
         """The subjects that are slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and
         of the functions' calls that didn't fail."""
         wholes = (WALL, CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else (WALL,)
@@ -132,9 +132,9 @@ class Comparison:
         )
 
 
-WALL = Subject(PART, str(Part.WALL), str(Ending.SUCCESS))
-CLIENT_WAIT = Subject(PART, str(Part.CLIENT_WAIT), str(Ending.SUCCESS))
+WALL = ComparedSubject(PART, str(Part.WALL), str(Ending.SUCCESS))
+CLIENT_WAIT = ComparedSubject(PART, str(Part.CLIENT_WAIT), str(Ending.SUCCESS))
 
 
-def _is_call(subject: Subject) -> bool:
+def _is_call(subject: ComparedSubject) -> bool:
     return subject.kind == FUNCTION and subject.outcome != Outcome.FAILURE

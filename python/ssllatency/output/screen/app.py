@@ -16,15 +16,15 @@ from textual.widget import Widget
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.live.history import History
-from ssllatency.model.live.reading import FUNCTION, Reading, views
-from ssllatency.model.live.rows import Row
-from ssllatency.output.screen.child import Child
+from ssllatency.model.live.reading import FUNCTION, LiveReading, views
+from ssllatency.model.live.rows import LiveRow
+from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.colours import coloured
 from ssllatency.output.screen.dialogs import CommandScreen, LineScreen, TextScreen
-from ssllatency.output.screen.recorder import Recorder
+from ssllatency.output.screen.recorder import ScreenRecorder
 from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.screen import State, chosen_words, compose, explanation
-from ssllatency.reports.live.shown import VIEW_KEYS, Choice, how_to_see, shown, title
+from ssllatency.reports.live.shown import VIEW_KEYS, ViewChoice, how_to_see, shown, title
 from ssllatency.reports.live.styled import Line, Piece
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import printable
@@ -38,7 +38,7 @@ _OURS = "ssllatency: "  # what sentences on standard error begin with
 class Read(Message):
     """There is a new reading; a notice goes with it, "" for none."""
 
-    def __init__(self, reading: Reading, notice: str = "") -> None:
+    def __init__(self, reading: LiveReading, notice: str = "") -> None:
         super().__init__()
         self.reading, self.notice = reading, notice
 
@@ -100,12 +100,12 @@ class TopApp(App[None]):
 
     def __init__(
         self,
-        choice: Choice,
-        recorder: Recorder,
+        choice: ViewChoice,
+        recorder: ScreenRecorder,
         *,
         unicode: bool = True,
         begin: Callable[[TopApp], None] = lambda _: None,
-        snoop: Callable[[Sequence[str]], Child] = Child,
+        snoop: Callable[[Sequence[str]], ChildCommand] = ChildCommand,
     ) -> None:
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
@@ -171,11 +171,11 @@ class TopApp(App[None]):
         self._notice = printable(" ".join(notice.split()))
         self._redraw()
 
-    def _choose(self, choice: Choice) -> None:
+    def _choose(self, choice: ViewChoice) -> None:
         self._choice = choice
         self._redraw()
 
-    def _chosen(self) -> Row | None:
+    def _chosen(self) -> LiveRow | None:
         now = shown(self._shown_history, self._choice)
         return now.chosen if now else None
 

@@ -20,7 +20,7 @@ _LONGEST = 2000  # characters of a line
 _MAIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from ssllatency.cli.main import main; main()"
 
 
-class Child:
+class ChildCommand:
     """A running `ssllatency`. Its newest lines are kept, of both outputs; how many there were, too."""
 
     def __init__(self, arguments: Sequence[str]) -> None:

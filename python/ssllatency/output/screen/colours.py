@@ -8,22 +8,22 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from ssllatency.reports.live.styled import Line, Style
+from ssllatency.reports.live.styled import Line, PieceStyle
 
 _STYLES = {
-    Style.PLAIN: "",
-    Style.FAINT: "dim",
-    Style.STRONG: "bold",
-    Style.FAILURE: "bold red",
-    Style.KEY: "bold",
-    Style.SELECTED: "reverse",
-    Style.WORK: "bold yellow",
-    Style.WAIT: "cyan",
-    Style.HEAT_1: "blue",
-    Style.HEAT_2: "cyan",
-    Style.HEAT_3: "green",
-    Style.HEAT_4: "yellow",
-    Style.HEAT_5: "bold magenta",
+    PieceStyle.PLAIN: "",
+    PieceStyle.FAINT: "dim",
+    PieceStyle.STRONG: "bold",
+    PieceStyle.FAILURE: "bold red",
+    PieceStyle.KEY: "bold",
+    PieceStyle.SELECTED: "reverse",
+    PieceStyle.WORK: "bold yellow",
+    PieceStyle.WAIT: "cyan",
+    PieceStyle.HEAT_1: "blue",
+    PieceStyle.HEAT_2: "cyan",
+    PieceStyle.HEAT_3: "green",
+    PieceStyle.HEAT_4: "yellow",
+    PieceStyle.HEAT_5: "bold magenta",
 }
 
 

@@ -13,9 +13,9 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Log, Static
 
 from ssllatency.output.printing import harmless
-from ssllatency.output.screen.child import Child
+from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.colours import coloured
-from ssllatency.reports.live.styled import Line, Piece, Style
+from ssllatency.reports.live.styled import Line, Piece, PieceStyle
 
 _LOOK_S = 0.25
 _BACK: Sequence[BindingType] = (Binding("escape,q", "app.pop_screen", "back"),)
@@ -33,7 +33,9 @@ class TextScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(id="text")
-        yield Static(coloured([[Piece("Esc", Style.KEY), Piece(" back  "), Piece("arrows", Style.KEY), Piece(" scroll")]]))
+        yield Static(
+            coloured([[Piece("Esc", PieceStyle.KEY), Piece(" back  "), Piece("arrows", PieceStyle.KEY), Piece(" scroll")]])
+        )
 
     def on_mount(self) -> None:
         self.renew()
@@ -51,13 +53,13 @@ class CommandScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "back", "back")]
 
-    def __init__(self, title: str, start: Callable[[], Child]) -> None:
+    def __init__(self, title: str, start: Callable[[], ChildCommand]) -> None:
         super().__init__()
         self._title, self._start = title, start
-        self._child: Child | None = None
+        self._child: ChildCommand | None = None
 
     def compose(self) -> ComposeResult:
-        yield Static(coloured([[Piece(self._title, Style.STRONG)]]))
+        yield Static(coloured([[Piece(self._title, PieceStyle.STRONG)]]))
         yield Log(highlight=False, max_lines=2000, auto_scroll=True)
         yield Static(id="state")
 
@@ -85,7 +87,7 @@ class CommandScreen(Screen[None]):
         over = self._child.over
         self.query_one(Log).write_lines([harmless(line) for line in self._child.taken()])
         what = "it has ended" if over else "running"
-        line = [Piece("Esc", Style.KEY), Piece(f" back  {self._child.count} lines, {what}", Style.FAINT)]
+        line = [Piece("Esc", PieceStyle.KEY), Piece(f" back  {self._child.count} lines, {what}", PieceStyle.FAINT)]
         self.query_one("#state", Static).update(coloured([line]))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ssllatency.model.live.reading import Reading
+from ssllatency.model.live.reading import LiveReading
 
 
-class Recorder(Protocol):
+class ScreenRecorder(Protocol):
     """A recorder that keeps the readings while that is switched on."""
 
     file: str
@@ -20,7 +20,7 @@ class Recorder(Protocol):
     def toggle(self) -> str:
         """Starts or stops; what happened, in a sentence."""
 
-    def take(self, reading: Reading) -> str:
+    def take(self, reading: LiveReading) -> str:
         """Takes a reading; a sentence where it couldn't be kept, else ""."""
 
     def close(self) -> str:

@@ -7,16 +7,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from ssllatency.model.live.reading import Reading
+from ssllatency.model.live.reading import LiveReading
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell
 from ssllatency.output.screen.need import forget_settings
-from ssllatency.output.screen.recorder import Recorder
-from ssllatency.reports.live.shown import Choice
+from ssllatency.output.screen.recorder import ScreenRecorder
+from ssllatency.reports.live.shown import ViewChoice
 
 
 def run_screen(
-    readings: Iterator[Reading], ask_for_end: Callable[[], None], choice: Choice, recorder: Recorder, stays: Callable[[], str]
+    readings: Iterator[LiveReading],
+    ask_for_end: Callable[[], None],
+    choice: ViewChoice,
+    recorder: ScreenRecorder,
+    stays: Callable[[], str],
 ) -> None:
     """Draws the readings until there are no more of them, or until the user quits, which `ask_for_end` brings about. `stays`
     says why the screen is to stay when there are no more, "" where it isn't to."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ssllatency.elf.source import Source
+from ssllatency.elf.source import ElfSource
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.folder import PLANS_SUFFIX, has_plans
-from ssllatency.probes.cache.parts import Part, Settings
+from ssllatency.probes.cache.parts import FilePart, Settings
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Subject:
+class CachedFile:
     """A file: where it can be opened, what people are shown, and the roots in which its debug file is looked for."""
 
     path: str
@@ -56,17 +56,17 @@ class Origin:
     debug: str = ""
 
 
-class Work:
+class FileWork:
     """The work on a file: take a copy, open what else it takes, then work out the parts, in this order."""
 
-    def __init__(self, subject: Subject, parts: Sequence[Part[Any]], settings: Settings) -> None:
+    def __init__(self, subject: CachedFile, parts: Sequence[FilePart[Any]], settings: Settings) -> None:
         self.subject, self.parts, self.settings = subject, tuple(parts), settings
-        self._source: Source | None = None
+        self._source: ElfSource | None = None
         self._image: Image | None = None
 
     def copy(self) -> Content:
         """Takes a private copy of the file; ElfError where that can't be."""
-        self._source = source = Source.copied(self.subject.path, self.subject.label)
+        self._source = source = ElfSource.copied(self.subject.path, self.subject.label)
         return Content(source.digest, source.size, source.stored)
 
     def open(self) -> Origin:
@@ -77,7 +77,7 @@ class Work:
         self._image = Image(self.subject.path, self._source, self.subject.debug_roots)
         return Origin(self._image.build_id, self._image.debug_file)
 
-    def make(self, part: Part[T]) -> T:
+    def make(self, part: FilePart[T]) -> T:
         """Make the findings. Touches no file. ElfError where the image is cut short."""
         assert self._image is not None
         return part.make(self._image, self.settings)
@@ -93,7 +93,7 @@ class Entry:
     file_size: int
     outdated: bool
 
-    def part(self, part: Part[T]) -> T | None:
+    def part(self, part: FilePart[T]) -> T | None:
         """The finding of that part, None where it doesn't have that part, or the part is no longer true."""
         key = part.key(self.label)
         if key not in self.parts:
@@ -115,7 +115,7 @@ class Cache:
     directory: Path | None = None
     keeps: bool = True
 
-    def entry(self, subject: Subject, settings: Settings) -> Entry:
+    def entry(self, subject: CachedFile, settings: Settings) -> Entry:
         """The entry about the file, NO_ENTRY where there is none that was made with the debug file that there is now."""
         if not self.keeps or not has_plans(self._directory):
             return NO_ENTRY

@@ -42,7 +42,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Part(Generic[T]):
+class FilePart(Generic[T]):
     """One thing that can be found out about a file.
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
@@ -124,8 +124,8 @@ def _is_complete(plan: ImagePlan | HandshakePlan) -> bool:
     return bool(plan.kind and not plan.missing)
 
 
-PLAN = Part("plan", _plan, codec.to_values, codec.from_values, _is_complete)
-HANDSHAKE_PLAN = Part(
+PLAN = FilePart("plan", _plan, codec.to_values, codec.from_values, _is_complete)
+HANDSHAKE_PLAN = FilePart(
     "handshake",
     _handshake_plan,
     _handshake_values,
@@ -133,7 +133,7 @@ HANDSHAKE_PLAN = Part(
     _is_complete,
     rooms=("ssllatency.probes.handshake", "ssllatency.stacks.openssl.handshake"),
 )
-FACTS = Part(
+FACTS = FilePart(
     "facts",
     _facts,
     asdict,
@@ -141,5 +141,5 @@ FACTS = Part(
     suffices=lambda facts: not facts.libraries,
     by_name=True,
 )
-NAMES = Part("names", _names, _names_values, _read_names, rooms=("ssllatency.stacks.openssl.names",))
-PARTS: tuple[Part[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)
+NAMES = FilePart("names", _names, _names_values, _read_names, rooms=("ssllatency.stacks.openssl.names",))
+PARTS: tuple[FilePart[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)

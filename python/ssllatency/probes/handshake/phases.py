@@ -17,7 +17,7 @@ from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import STATE_MACHINE
-from ssllatency.probes.evidence import Evidence
+from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
 from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import OperationPlan, Probe, Role
@@ -59,7 +59,7 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
 
 def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
     """The plan with the code that its sites rest on, without sites that the code doesn't confirm."""
-    evidence, missing = Evidence(image), list(plan.missing)
+    evidence, missing = CodeEvidence(image), list(plan.missing)
 
     def confirmed(what: str, *probes: Probe) -> bool:
         try:

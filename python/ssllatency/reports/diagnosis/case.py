@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.arithmetic.handshakes import total
-from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, Role
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, RequestedSide
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.reports.words.units import duration, share
 
@@ -63,7 +63,7 @@ class Case:
     @property
     def is_server(self) -> bool:
         """Whether all handshakes are those of a server with its clients."""
-        return self.handshakes.role is Role.SERVER
+        return self.handshakes.role is RequestedSide.SERVER
 
     @property
     def own(self) -> str:
@@ -78,7 +78,9 @@ class Case:
     @property
     def peers(self) -> str:
         """The other side."""
-        return {Role.SERVER: "clients", Role.CLIENT: "servers", Role.ANY: "peers"}[self.handshakes.role]
+        return {RequestedSide.SERVER: "clients", RequestedSide.CLIENT: "servers", RequestedSide.ANY: "peers"}[
+            self.handshakes.role
+        ]
 
     @cached_property
     def wait_ns(self) -> int:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from decimal import Decimal
 
-from ssllatency.model.client import ClientReport, Connections, Figure
+from ssllatency.model.client import ClientReport, ConnectionBounds, Figure
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.rows.both_sides import checks
 
 
@@ -39,7 +39,7 @@ def _decimal(percent: float) -> str:
     return format(Decimal(repr(percent)).normalize(), "f")
 
 
-def read_client(root: Field) -> ClientReport | None:
+def read_client(root: DocumentField) -> ClientReport | None:
     """The client's side of a document, None where it has none. Raises SsllatencyError with the field that is wrong."""
     client = root.optional("client")
     if client is None:
@@ -58,12 +58,12 @@ def read_client(root: Field) -> ClientReport | None:
     )
 
 
-def _read_figure(figure: Field) -> Figure:
+def _read_figure(figure: DocumentField) -> Figure:
     name, unit, includes = (figure.get(member).text() for member in ("name", "unit", "includes"))
     return Figure(name, figure.get("value").number(), unit, includes)
 
 
-def _read_percentiles(values: Field) -> dict[float, float]:
+def _read_percentiles(values: DocumentField) -> dict[float, float]:
     times_s = {}
     for name, time in values.members():
         if not name.replace(".", "", 1).isdecimal() or not name.isascii() or float(name) > 100:
@@ -72,6 +72,6 @@ def _read_percentiles(values: Field) -> dict[float, float]:
     return times_s
 
 
-def _read_connections(connections: Field) -> Connections:
+def _read_connections(connections: DocumentField) -> ConnectionBounds:
     most = connections.get("most").whole_or_null()
-    return Connections(connections.get("least").whole(), most, connections.get("why").text())
+    return ConnectionBounds(connections.get("least").whole(), most, connections.get("why").text())

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from ssllatency.model.cost import CoreCost, Cost, ProcessCost
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 
 
 def cost_fields(cost: Cost) -> dict[str, object]:
@@ -14,7 +14,7 @@ def cost_fields(cost: Cost) -> dict[str, object]:
     return {"cost": {"share": cost.share, **asdict(cost)}}
 
 
-def read_cost(root: Field) -> Cost | None:
+def read_cost(root: DocumentField) -> Cost | None:
     """The cost of the document's tracing; None where it doesn't say."""
     cost = root.optional("cost")
     if not cost:
@@ -33,15 +33,15 @@ def read_cost(root: Field) -> Cost | None:
     )
 
 
-def _read_process(process: Field) -> tuple[object, ProcessCost]:
+def _read_process(process: DocumentField) -> tuple[object, ProcessCost]:
     pid, hits, kernel_ns = (process.get(name).whole() for name in ("pid", "hits", "kernel_ns"))
     return pid, ProcessCost(pid, hits, kernel_ns, _perhaps(process.get("run_ns")), _perhaps(process.get("cpu_ns")))
 
 
-def _read_core(core: Field) -> tuple[object, CoreCost]:
+def _read_core(core: DocumentField) -> tuple[object, CoreCost]:
     number = core.get("core").whole()
     return number, CoreCost(number, core.get("cost_ns").whole())
 
 
-def _perhaps(value: Field) -> int | None:
+def _perhaps(value: DocumentField) -> int | None:
     return None if value.value is None else value.whole()

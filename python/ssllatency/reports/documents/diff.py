@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from ssllatency.model.recording import Recording
-from ssllatency.model.statistics.comparison import CONFIDENCE, Change, Comparison, Contribution, Row
+from ssllatency.model.statistics.comparison import CONFIDENCE, Change, Comparison, Contribution, SubjectComparison
 
 SCHEMA = "ssllatency-diff/1"
 
@@ -39,7 +39,7 @@ def _side(recording: Recording) -> dict[str, object]:
     }
 
 
-def _row(row: Row) -> dict[str, object]:
+def _row(row: SubjectComparison) -> dict[str, object]:
     return {
         "kind": row.subject.kind,
         "name": row.subject.name,

@@ -19,7 +19,7 @@ from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.reports.documents.client import client_fields, read_client
 from ssllatency.reports.documents.cost import cost_fields, read_cost
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.documents.handshake_reading import read_handshakes
 from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
 from ssllatency.reports.documents.sampling import read_sampling, sampling_fields
@@ -63,7 +63,7 @@ def single_to_json(single: Single) -> str:
 
 def from_document(document: object) -> Snapshot:
     """The snapshot that a document was made of. Raises SsllatencyError with the field that isn't as it must be."""
-    root = Field(document)
+    root = DocumentField(document)
     schema = root.get("schema")
     if schema.value != SCHEMA:
         schema.refuse(f'"{SCHEMA}"')
@@ -126,31 +126,31 @@ def _linear(histogram: LinearHistogram) -> dict[str, object]:
     }
 
 
-def _read_target(target: Field) -> Target:
+def _read_target(target: DocumentField) -> Target:
     libraries = tuple(_read_library(library) for library in target.get("libraries").items())
     return Target(target.get("pid").whole(), target.get("comm").text(), libraries)
 
 
-def _read_library(library: Field) -> Library:
+def _read_library(library: DocumentField) -> Library:
     path, build_id, version = (library.get(name).text() for name in ("path", "build_id", "version"))
     deleted = library.optional("deleted")
     return Library(path, build_id, version, deleted=bool(deleted and deleted.flag()))
 
 
-def _read_missing(missing: Field) -> Missing:
+def _read_missing(missing: DocumentField) -> Missing:
     return Missing(missing.get("function").text(), missing.get("library").text(), missing.get("reason").text())
 
 
 _LATER_LOSSES = {"late_processes"}  # which documents of earlier versions don't have
 
 
-def _read_losses(losses: Field) -> Losses:
+def _read_losses(losses: DocumentField) -> Losses:
     names = [field.name for field in fields(Losses)]
     counts = {name: losses.optional(name) if name in _LATER_LOSSES else losses.get(name) for name in names}
     return Losses(**{name: value.whole() for name, value in counts.items() if value})
 
 
-def _read_function(function: Field) -> tuple[object, Series]:
+def _read_function(function: DocumentField) -> tuple[object, Series]:
     reasons = function.optional("reasons")
     total_ns, min_ns, max_ns, exponential = read_timed(function)
     series = Series(
@@ -167,14 +167,14 @@ def _read_function(function: Field) -> tuple[object, Series]:
     return (series.function, series.outcome, series.pid), series
 
 
-def _read_pid(function: Field) -> int | None:
+def _read_pid(function: DocumentField) -> int | None:
     pid, other = function.get("pid"), function.optional("other")
     if pid.value is not None:
         return pid.whole() or pid.refuse("null or a number of 1 or more")
     return None if other and other.flag() else ALL_PROCESSES
 
 
-def _read_linear(histogram: Field) -> LinearHistogram | None:
+def _read_linear(histogram: DocumentField) -> LinearHistogram | None:
     if histogram.value is None:
         return None
     unit = histogram.get("unit")

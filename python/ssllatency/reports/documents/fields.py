@@ -24,7 +24,7 @@ class ContradictionError(SsllatencyError):
         self.which = which
 
 
-class Field(fields.Field):
+class DocumentField(fields.Field):
     """A field of a measurement. Every method raises SsllatencyError."""
 
     __slots__ = ()

@@ -18,12 +18,12 @@ from ssllatency.model.handshakes import (
     KeyUse,
     Label,
     Part,
-    Role,
+    RequestedSide,
     Single,
     Times,
     unequal_sum,
 )
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.documents.handshakes import FORMER_NAMES
 from ssllatency.reports.documents.offload_reading import read_offload
 from ssllatency.reports.documents.timed import check_count, read_timed
@@ -33,7 +33,7 @@ _OF_LOOKUPS = (Fact.OFFERED, Fact.TICKETS_REFUSED, Fact.CACHE_MISSES)
 _YEAR_10000_S = 253_402_300_800
 
 
-def read_handshakes(root: Field) -> Handshakes | None:
+def read_handshakes(root: DocumentField) -> Handshakes | None:
     """The handshakes of a document, None where it has none. Raises SsllatencyError with the field that is wrong."""
     handshakes, offload = root.optional("handshakes"), root.optional("async")
     if handshakes is None:
@@ -47,7 +47,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
         mix={label: _counts(values) for label, values in _labelled(handshakes.get("mix")).items()},
         slowest=tuple(_read_single(single) for single in handshakes.get("slowest").items()),
         by=by,
-        role=role.one_of(Role) if (role := handshakes.optional("role")) else Role.SERVER,
+        role=role.one_of(RequestedSide) if (role := handshakes.optional("role")) else RequestedSide.SERVER,
         in_flight=handshakes.get("in_flight").whole(),
         dropped=handshakes.get("dropped").whole(),
         unattributed=handshakes.get("unattributed").whole(),
@@ -66,28 +66,28 @@ def read_handshakes(root: Field) -> Handshakes | None:
     )
 
 
-def _added(handshakes: Field, name: str) -> int:
+def _added(handshakes: DocumentField, name: str) -> int:
     """A number that documents of older versions lack."""
     member = handshakes.optional(name)
     return member.whole() if member else 0
 
 
-def _added_flag(handshakes: Field, name: str) -> bool:
+def _added_flag(handshakes: DocumentField, name: str) -> bool:
     """A flag that documents of older versions lack."""
     member = handshakes.optional(name)
     return member is not None and member.flag()
 
 
-def _added_fact(ended: Field, name: str) -> bool | None:
+def _added_fact(ended: DocumentField, name: str) -> bool | None:
     member = ended.optional(name)
     return None if member is None else member.flag()
 
 
-def _labelled(members: Field) -> dict[Label, Field]:
+def _labelled(members: DocumentField) -> dict[Label, DocumentField]:
     return {member.name().one_of(Label): member for _, member in members.members()}
 
 
-def _parts(members: Field) -> dict[Part, Field]:
+def _parts(members: DocumentField) -> dict[Part, DocumentField]:
     # Under its former name QUEUE_OFFLOAD was a part of WAIT_OFFLOAD: of such documents that wait stays whole.
     known = (member for name, member in members.members() if name not in FORMER_NAMES.values())
     parts = {member.name().one_of(Part): member for member in known}
@@ -96,15 +96,15 @@ def _parts(members: Field) -> dict[Part, Field]:
     return parts
 
 
-def _counts(values: Field) -> dict[str, int]:
+def _counts(values: DocumentField) -> dict[str, int]:
     return {value: count.whole() for value, count in values.members()}
 
 
-def _read_labels(labels: Field) -> dict[Label, str | None]:
+def _read_labels(labels: DocumentField) -> dict[Label, str | None]:
     return {label: None if value.value is None else value.text() for label, value in _labelled(labels).items()}
 
 
-def _read_group(group: Field, by: tuple[Label, ...]) -> tuple[object, Group]:
+def _read_group(group: DocumentField, by: tuple[Label, ...]) -> tuple[object, Group]:
     labels, other = _read_labels(group.get("labels")), group.optional("other")
     folded = other is not None and other.flag()
     if not folded and set(labels) != set(by):
@@ -120,19 +120,19 @@ def _read_group(group: Field, by: tuple[Label, ...]) -> tuple[object, Group]:
     return (frozenset(labels.items()), made.ending, folded), made
 
 
-def _check_resumption(field: Field, group: Group) -> None:
+def _check_resumption(field: DocumentField, group: Group) -> None:
     if group.resumption_known > group.count:
         field.get("resumption_known").contradict(f"at most that of the handshakes, {group.count}")
     if group.resumed > group.resumption_known:
         field.get("resumed").contradict(f"at most resumption_known, {group.resumption_known}")
 
 
-def _read_facts(facts: Field | None) -> dict[Fact, int]:
+def _read_facts(facts: DocumentField | None) -> dict[Fact, int]:
     """What documents of older versions lack."""
     return {member.name().one_of(Fact): member.whole() for _, member in facts.members()} if facts else {}
 
 
-def _check_facts(field: Field, group: Group) -> None:
+def _check_facts(field: DocumentField, group: Group) -> None:
     for fact, count in group.facts.items():
         within = WITHIN.get(fact)
         most = group.facts.get(within, 0) if within else group.count
@@ -140,7 +140,7 @@ def _check_facts(field: Field, group: Group) -> None:
             field.get("facts").get(fact).contradict(f"at most that of {within or 'the handshakes'}, {most}")
 
 
-def _read_parts(parts: Field) -> dict[Part, Times]:
+def _read_parts(parts: DocumentField) -> dict[Part, Times]:
     times = {part: _read_times(row) for part, row in _parts(parts).items()}
     count = times[Part.WALL].count
     for part, row in _parts(parts).items():
@@ -150,16 +150,16 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
     return times
 
 
-def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
+def _check_sums(parts: DocumentField, total_ns: Mapping[Part, int]) -> None:
     if wrong := unequal_sum(total_ns):
         parts.contradict(f"times of which {wrong}")
 
 
-def _read_times(times: Field) -> Times:
+def _read_times(times: DocumentField) -> Times:
     return Times(*read_timed(times))
 
 
-def _read_cause(cause: Field) -> tuple[object, Cause]:
+def _read_cause(cause: DocumentField) -> tuple[object, Cause]:
     why = (
         cause.get("ending").one_of(Ending),
         cause.get("reason").text(),
@@ -173,12 +173,12 @@ def _read_cause(cause: Field) -> tuple[object, Cause]:
     return (*why, *freed), Cause(*why, cause.get("count").whole(), cause.get("total_ns").whole_or_null(), *freed)
 
 
-def _read_key(use: Field) -> tuple[object, KeyUse]:
+def _read_key(use: DocumentField) -> tuple[object, KeyUse]:
     key = use.get("operation").text(), use.get("key").text()
     return key, KeyUse(*key, use.get("count").whole(), use.get("total_ns").whole())
 
 
-def _read_accept_queue(queue: Field) -> tuple[object, AcceptQueue]:
+def _read_accept_queue(queue: DocumentField) -> tuple[object, AcceptQueue]:
     place, network = (queue.get("port").whole(), queue.get("address").text()), queue.optional("network")
     limit = queue.optional("limit")
     read = AcceptQueue(
@@ -187,7 +187,7 @@ def _read_accept_queue(queue: Field) -> tuple[object, AcceptQueue]:
     return read.identity, read
 
 
-def _read_single(single: Field) -> Single:
+def _read_single(single: DocumentField) -> Single:
     ended, parts = single.get("ended_s"), single.get("parts_ns")
     if ended.number() >= _YEAR_10000_S:
         ended.refuse("a time before the year 10000")

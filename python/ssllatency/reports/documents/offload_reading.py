@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Batches, Offload, PollingThread
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 
 
-def read_offload(offload: Field) -> Offload:
+def read_offload(offload: DocumentField) -> Offload:
     """The offload of a document. Raises SsllatencyError with the field that isn't as it must be."""
     return Offload(
         offload.get("engine").text(),
@@ -22,7 +22,7 @@ def read_offload(offload: Field) -> Offload:
     )
 
 
-def _read_batches(row: Field) -> tuple[object, Batches]:
+def _read_batches(row: DocumentField) -> tuple[object, Batches]:
     fill, lanes, count = row.get("fill"), row.get("lanes"), row.get("count")
     batches = Batches(row.get("function").text(), fill.wholes())
     if batches.lanes < 1:
@@ -34,7 +34,7 @@ def _read_batches(row: Field) -> tuple[object, Batches]:
     return (batches.function, batches.lanes), batches
 
 
-def _read_poller(poller: Field) -> PollingThread:
+def _read_poller(poller: DocumentField) -> PollingThread:
     cpu = poller.get("cpu_s")
     return PollingThread(
         poller.get("pid").whole(),

@@ -17,7 +17,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents import document
-from ssllatency.reports.documents.fields import ContradictionError, Field
+from ssllatency.reports.documents.fields import ContradictionError, DocumentField
 from ssllatency.reports.documents.recording import SCHEMA
 from ssllatency.reports.words.units import ranges
 
@@ -34,7 +34,7 @@ class _RunRead:
     left_out: dict[int, ContradictionError] = field(default_factory=dict)  # by line
     read: int = 0
 
-    def take(self, root: Field, line: int) -> None:
+    def take(self, root: DocumentField, line: int) -> None:
         """Takes the interval of a line, or leaves it out."""
         self.read += 1
         try:
@@ -67,18 +67,18 @@ def from_text(text: str, label: str) -> Recording:
 
 def _recorded(lines: Sequence[str], torn: bool, label: str) -> list[Run]:
     with _in_line(label, 1):
-        runs = [_read_run(run) for run in Field(_parsed(lines[0])).get("runs").items()]
+        runs = [_read_run(run) for run in DocumentField(_parsed(lines[0])).get("runs").items()]
     ended = False
     for number, line in enumerate(lines[1:], 2):
         with _in_line(label, number):
-            root = Field(_parsed(line))
+            root = DocumentField(_parsed(line))
             if ended:
                 root.refuse("left out: the recording has ended before it")
             ended = _take(root, runs, number)
     return _made(runs, torn or not ended, label)
 
 
-def _take(root: Field, runs: Sequence[_RunRead], line: int) -> bool:
+def _take(root: DocumentField, runs: Sequence[_RunRead], line: int) -> bool:
     """Takes the interval of a line; whether the line is the last one instead, which tells how many there must have been."""
     end = root.optional("end")
     if end:
@@ -116,7 +116,7 @@ def _told(left_out: Mapping[int, ContradictionError]) -> str:
     return f"{len(left_out)} intervals were left out: lines {ranges(left_out)}; in the first, {left_out[min(left_out)].which}."
 
 
-def _read_run(run: Field) -> _RunRead:
+def _read_run(run: DocumentField) -> _RunRead:
     interval_s = run.get("interval_s")
     return _RunRead(
         version=run.get("version").text(),
@@ -130,7 +130,7 @@ def _documents(lines: Sequence[str], torn: bool, label: str) -> list[Run]:
     hosts: dict[str, _RunRead] = {}
     for number, line in enumerate(lines, 1):
         with _in_line(label, number):
-            root = Field(_parsed(line))
+            root = DocumentField(_parsed(line))
             if root.optional("handshake"):  # one by itself, of `handshakes --over`
                 continue
             host = root.optional("host")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from ssllatency.model.histogram import OVERFLOW, UNDERFLOW
 from ssllatency.model.sampling import Basis, Counts, Estimate, Function, Interval, Sampling, Stratum, Work
 from ssllatency.model.snapshot import Outcome
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 
 
 def sampling_fields(sampling: Sequence[Sampling]) -> dict[str, object]:
@@ -42,13 +42,13 @@ def _stratum(stratum: Stratum) -> dict[str, object]:
     return {"length_s": stratum.length_s, "watched_s": stratum.watched_s, **work, "calls": calls}
 
 
-def read_sampling(root: Field) -> tuple[Sampling, ...]:
+def read_sampling(root: DocumentField) -> tuple[Sampling, ...]:
     """The counts of the document's measurement that were seen in windows only."""
     sampling = root.optional("sampling")
     return tuple(_read_part(part) for part in sampling.items()) if sampling else ()
 
 
-def _read_part(part: Field) -> Sampling:
+def _read_part(part: DocumentField) -> Sampling:
     return Sampling(
         functions=tuple(name.text() for name in part.get("functions").items()),
         watched_s=part.get("watched_s").number(),
@@ -63,11 +63,11 @@ def _read_part(part: Field) -> Sampling:
     )
 
 
-def _read_chain(chain: Field) -> tuple[Stratum, ...]:
+def _read_chain(chain: DocumentField) -> tuple[Stratum, ...]:
     return tuple(_read_stratum(stratum) for stratum in chain.items())
 
 
-def _read_stratum(stratum: Field) -> Stratum:
+def _read_stratum(stratum: DocumentField) -> Stratum:
     watched, length = stratum.get("watched_s"), stratum.get("length_s")
     if not 0 <= watched.number() <= length.number() or not length.number():
         watched.refuse("0 or more, and at most length_s, which is above 0")
@@ -76,12 +76,12 @@ def _read_stratum(stratum: Field) -> Stratum:
     return Stratum(length.number(), watched.number(), calls, *works)
 
 
-def _read_work(work: Field) -> Work:
+def _read_work(work: DocumentField) -> Work:
     values = work.record(Work).items()
     return Work(**{name: None if value.value is None else value.number() for name, value in values})
 
 
-def _read_calls(calls: Field) -> tuple[Function, Counts]:
+def _read_calls(calls: DocumentField) -> tuple[Function, Counts]:
     buckets = [_read_bucket(bucket) for bucket in calls.get("buckets").items()]
     counts = [count.number() for count in calls.get("counts").items()]
     if len(counts) != len(buckets):
@@ -90,21 +90,21 @@ def _read_calls(calls: Field) -> tuple[Function, Counts]:
     return key, dict(zip(buckets, counts, strict=True))
 
 
-def _read_bucket(bucket: Field) -> int:
+def _read_bucket(bucket: DocumentField) -> int:
     number = bucket.value
     if type(number) is not int or not UNDERFLOW <= number <= OVERFLOW:
         bucket.refuse("the number of a bucket")
     return number
 
 
-def _read_estimate(estimate: Field) -> tuple[object, Estimate]:
+def _read_estimate(estimate: DocumentField) -> tuple[object, Estimate]:
     function, outcome = estimate.get("function").text(), estimate.get("outcome").one_of(Outcome)
     p99 = estimate.get("p99_ns")
     times = None if p99.value is None else _read_interval(p99)
     return (function, outcome), Estimate(function, outcome, _read_interval(estimate.get("count")), times)
 
 
-def _read_interval(interval: Field) -> Interval:
+def _read_interval(interval: DocumentField) -> Interval:
     low, high = interval.get("low"), interval.get("high")
     bounds = (None if bound.value is None else bound.number() for bound in (low, high))
     return Interval(interval.get("value").number(), *bounds)

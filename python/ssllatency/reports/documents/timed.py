@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency.model.histogram import SCALE, ExponentialHistogram, Grid
 from ssllatency.model.timed import Timed, quantile_ns
-from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.fields import DocumentField
 
 _PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 
@@ -37,7 +37,7 @@ def exponential_fields(histogram: ExponentialHistogram) -> dict[str, object]:
     }
 
 
-def _read_exponential(histogram: Field) -> ExponentialHistogram:
+def _read_exponential(histogram: DocumentField) -> ExponentialHistogram:
     """The histogram that exponential_fields() wrote."""
     scale = histogram.get("scale")
     if scale.whole() != SCALE:
@@ -51,7 +51,7 @@ def _read_exponential(histogram: Field) -> ExponentialHistogram:
         histogram.refuse(f"an exponential histogram ({error})")
 
 
-def _read_grid(grid: Field | None) -> Grid:
+def _read_grid(grid: DocumentField | None) -> Grid:
     """The grid by its name; until version 0.2 there was one only, that of nanoseconds, which wasn't named."""
     if grid is None:
         return Grid.NANOSECONDS
@@ -61,7 +61,7 @@ def _read_grid(grid: Field | None) -> Grid:
     return Grid(grid.text())
 
 
-def read_timed(row: Field) -> tuple[int, int | None, int | None, ExponentialHistogram]:
+def read_timed(row: DocumentField) -> tuple[int, int | None, int | None, ExponentialHistogram]:
     """The sum, the extremes and the histogram of a row of durations, whose "count" must be the histogram's."""
     extremes = row.get("min_ns").whole_or_null(), row.get("max_ns").whole_or_null()
     exponential = _read_exponential(row.get("exponential"))
@@ -69,7 +69,7 @@ def read_timed(row: Field) -> tuple[int, int | None, int | None, ExponentialHist
     return row.get("total_ns").whole(), *extremes, exponential
 
 
-def check_count(row: Field, counted: int) -> None:
+def check_count(row: DocumentField, counted: int) -> None:
     """Refuse a row whose "count" isn't its histogram's."""
     count = row.get("count")
     if count.whole() != counted:

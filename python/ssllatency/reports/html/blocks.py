@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from ssllatency.reports.html.plots.plots import Plot
-from ssllatency.reports.html.tables import Table
+from ssllatency.reports.html.tables import HtmlTable
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Figure:
+class PlotBlock:
     """A plot, the levels of its colour, and its numbers."""
 
     plot: Plot
-    numbers: Table | None = None
+    numbers: HtmlTable | None = None
     levels: Sequence[Level] = ()
     kind: ClassVar[str] = "figure"
 
@@ -34,7 +34,7 @@ class Figure:
 class Tabular:
     """A table by itself."""
 
-    table: Table
+    table: HtmlTable
     kind: ClassVar[str] = "table"
 
 
@@ -46,7 +46,7 @@ class Sentences:
     kind: ClassVar[str] = "sentences"
 
 
-class Mark(StrEnum):
+class FindingMark(StrEnum):
     """The weight of a finding to its reader: nothing to do, worth a look, something is wrong."""
 
     GOOD = "good"
@@ -55,23 +55,23 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class MarkedSentence:
     """A sentence with its mark."""
 
-    mark: Mark
+    mark: FindingMark
     text: str
 
 
 @dataclass(frozen=True)
-class Findings:
+class FindingsBlock:
     """The findings, which are read first."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[MarkedSentence]
     kind: ClassVar[str] = "findings"
 
 
 @dataclass(frozen=True)
-class Fact:
+class NamedFact:
     """A fact: its name and its value."""
 
     name: str
@@ -83,15 +83,15 @@ class Facts:
     """Where, when and how long was measured, by what; `title` is "" where there is nothing to tell apart."""
 
     title: str
-    facts: Sequence[Fact]
+    facts: Sequence[NamedFact]
     kind: ClassVar[str] = "facts"
 
 
-Block = Figure | Tabular | Sentences | Findings | Facts
+Block = PlotBlock | Tabular | Sentences | FindingsBlock | Facts
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A heading and what is under it."""
 
     key: str

@@ -8,22 +8,24 @@ from collections.abc import Mapping
 from ssllatency.model.handshakes import Part
 from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.html.blocks import Finding, Mark
+from ssllatency.reports.html.blocks import FindingMark, MarkedSentence
 from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent
 from ssllatency.reports.words.parts import PARTS
 
-_MARKS = {Verdict.SLOWER: Mark.BAD, Verdict.FASTER: Mark.GOOD, Verdict.NOISE: Mark.GOOD}
+_MARKS = {Verdict.SLOWER: FindingMark.BAD, Verdict.FASTER: FindingMark.GOOD, Verdict.NOISE: FindingMark.GOOD}
 
 
-def findings(comparison: Comparison) -> list[Finding]:
+def findings(comparison: Comparison) -> list[MarkedSentence]:
     """The change of the mean handshake, and what else is different."""
-    others = [Finding(Mark.LOOK, f"Different: {phrase}.") for phrase in differences(comparison.before, comparison.after)]
+    others = [
+        MarkedSentence(FindingMark.LOOK, f"Different: {phrase}.") for phrase in differences(comparison.before, comparison.after)
+    ]
     words, change = handshake_words(comparison), comparison.client_wait or comparison.handshake
     if not words or change is None:
         return others
     sure = change.leaning is change.verdict
-    return [Finding(_MARKS.get(change.verdict, Mark.LOOK) if sure else Mark.LOOK, words), *others]
+    return [MarkedSentence(_MARKS.get(change.verdict, FindingMark.LOOK) if sure else FindingMark.LOOK, words), *others]
 
 
 def part_verdicts(comparison: Comparison, ending: str, names: Mapping[Part, str] = PARTS) -> Verdicts:

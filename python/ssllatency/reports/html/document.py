@@ -10,14 +10,14 @@ from markupsafe import Markup
 
 from ssllatency import __version__
 from ssllatency.model.arithmetic.handshakes import total
-from ssllatency.model.handshakes import PHASES, Group, Part, Role
+from ssllatency.model.handshakes import PHASES, Group, Part, RequestedSide
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import frame as html_frame
 from ssllatency.reports.html import handshakes as html_handshakes
-from ssllatency.reports.html.blocks import Block, Facts, Figure, Findings, Mark, Section, Sentences, Tabular
+from ssllatency.reports.html.blocks import Block, Facts, FindingMark, FindingsBlock, PageSection, PlotBlock, Sentences, Tabular
 from ssllatency.reports.html.findings import findings
 from ssllatency.reports.html.offload import offload
 from ssllatency.reports.html.over_time import over_time
@@ -32,7 +32,7 @@ from ssllatency.reports.words.parts import part_names
 
 _MOST_HOSTS = 4
 # What marks of findings look like: told apart without colour, too.
-_SIGNS = {Mark.GOOD: "\u2713", Mark.LOOK: "!", Mark.BAD: "\u2717"}
+_SIGNS = {FindingMark.GOOD: "\u2713", FindingMark.LOOK: "!", FindingMark.BAD: "\u2717"}
 
 
 def render(recording: Recording, before: Recording | None, comparison: Comparison | None = None) -> str:
@@ -81,14 +81,14 @@ def _final(value: object) -> object:
 
 def _sections(
     recording: Recording, before: Recording | None, whole: Snapshot, comparison: Comparison | None
-) -> Iterator[Section | None]:
+) -> Iterator[PageSection | None]:
     old = comparison.before if comparison else None
     group, former = _groups(whole, old)
-    yield Section("findings", "Findings", [Findings(findings(whole, comparison))])
+    yield PageSection("findings", "Findings", [FindingsBlock(findings(whole, comparison))])
     if group:
         yield _phases(group, former, comparison, _facts(whole, old if former else None), _names(whole))
     if whole.handshakes and whole.handshakes.groups:
-        yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
+        yield PageSection("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
     yield over_time(recording, before, whole, old)
     yield from _kinds(whole, old, group)
     yield _functions(whole, comparison)
@@ -105,24 +105,24 @@ def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group 
 
 def _phases(
     group: Group, former: Group | None, comparison: Comparison | None, facts: list[str], parts: Mapping[Part, str]
-) -> Section:
+) -> PageSection:
     names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake",)
     groups = [group, former] if former else [group]
     shown = [Bar(name, mean_ns(averaged), parts) for name, averaged in zip(names, groups, strict=True)]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
-    blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
+    blocks: list[Block] = [PlotBlock(bars("bars", shown, title, "Hatched pieces are waits."))]
     if mostly_waits(group):
         inner = [
             Bar(f"{name}, in calls", mean_ns(averaged, PHASES), parts) for name, averaged in zip(names, groups, strict=True)
         ]
-        blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
+        blocks.insert(1, PlotBlock(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
     blocks.append(Tabular(html_handshakes.parts(group, former, comparison, parts)))
     blocks += [Sentences(facts)] if facts else []
-    return Section("phases", "Where the time goes", blocks)
+    return PageSection("phases", "Where the time goes", blocks)
 
 
 def _names(whole: Snapshot) -> Mapping[Part, str]:
-    return part_names(whole.handshakes.role if whole.handshakes else Role.SERVER)
+    return part_names(whole.handshakes.role if whole.handshakes else RequestedSide.SERVER)
 
 
 def _facts(whole: Snapshot, old: Snapshot | None) -> list[str]:
@@ -132,7 +132,7 @@ def _facts(whole: Snapshot, old: Snapshot | None) -> list[str]:
     return list(filter(None, (watched, after, before and f"Before: {before}")))
 
 
-def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterator[Section | None]:
+def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterator[PageSection | None]:
     handshakes, previous = whole.handshakes, old.handshakes if old else None
     if not handshakes or not group:
         return
@@ -141,28 +141,28 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterat
     blocks: list[Block] = [Tabular(table) for table in tables if table.lines]
     unknown = html_handshakes.unknown(handshakes)
     blocks += [Sentences(unknown)] if unknown else []
-    yield Section("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
+    yield PageSection("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
     if handshakes.offload:
         yield offload(whole, old)
     yield slowest(handshakes)
 
 
-def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None:
+def _functions(whole: Snapshot, comparison: Comparison | None) -> PageSection | None:
     shown = html_frame.functions(whole, comparison)
     reasons = html_frame.reasons(whole)
     blocks: list[Block] = [Tabular(shown), *([Sentences(reasons)] if reasons else [])]
-    return Section("functions", "Functions", blocks) if shown.lines else None
+    return PageSection("functions", "Functions", blocks) if shown.lines else None
 
 
-def _unseen(whole: Snapshot) -> Section:
+def _unseen(whole: Snapshot) -> PageSection:
     sentences = [*html_frame.unseen(whole), *([] if whole.targets else ["No process was traced."])]
     tables = [html_frame.targets(whole), html_frame.missing(whole.missing)]
     blocks: list[Block] = [Sentences(sentences), *(Tabular(table) for table in tables if table.lines)]
-    return Section("unseen", "What was traced, and what was not seen", blocks)
+    return PageSection("unseen", "What was traced, and what was not seen", blocks)
 
 
-def _measured(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> Section:
+def _measured(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> PageSection:
     """By what, on which machine, of each recording."""
     blocks = [Facts("After" if old else "", html_frame.facts(recording, whole))]
     blocks += [Facts("Before", html_frame.facts(before, old))] if before and old else []
-    return Section("measured", "How it was measured", blocks)
+    return PageSection("measured", "How it was measured", blocks)

@@ -11,8 +11,8 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.html.blocks import Fact
-from ssllatency.reports.html.tables import Table, compared, table
+from ssllatency.reports.html.blocks import NamedFact
+from ssllatency.reports.html.tables import HtmlTable, compared, table
 from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.cost import cost_sentences
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
@@ -29,19 +29,19 @@ def headline(recording: Recording, whole: Snapshot) -> str:
     return f"{length}, {recording.label}" if recording.label else length
 
 
-def facts(recording: Recording, whole: Snapshot) -> list[Fact]:
+def facts(recording: Recording, whole: Snapshot) -> list[NamedFact]:
     """Where, when and how long was measured, by what."""
     runs, intervals = len(recording.runs), len(recording.intervals)
     length = f"{seconds(whole.duration_s)} in {counted(intervals, 'interval')}"
     commands = dict.fromkeys(run.command for run in recording.runs if run.command)
     return [
-        Fact("Host", whole.host),
-        *([Fact("File", recording.label)] if recording.label else []),
-        Fact("Started", _clock(whole.started)),
-        Fact("Measured", f"{length} of {counted(runs, 'run')}" if runs > 1 else length),
-        Fact("Kernel", whole.kernel),
-        Fact("Engine", whole.engine),
-        *(Fact("Command", command) for command in list(commands)[:4]),
+        NamedFact("Host", whole.host),
+        *([NamedFact("File", recording.label)] if recording.label else []),
+        NamedFact("Started", _clock(whole.started)),
+        NamedFact("Measured", f"{length} of {counted(runs, 'run')}" if runs > 1 else length),
+        NamedFact("Kernel", whole.kernel),
+        NamedFact("Engine", whole.engine),
+        *(NamedFact("Command", command) for command in list(commands)[:4]),
     ]
 
 
@@ -49,7 +49,7 @@ def _clock(started: str) -> str:
     return f"{datetime.fromisoformat(started):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def targets(whole: Snapshot) -> Table:
+def targets(whole: Snapshot) -> HtmlTable:
     """The traced programs with their processes and libraries."""
     pids: dict[tuple[str, str, str], list[int]] = {}
     for target in whole.targets:
@@ -60,7 +60,7 @@ def targets(whole: Snapshot) -> Table:
     return table("Traced", ("Program", "Library", "Version", "Processes"), rows)
 
 
-def functions(after: Snapshot, comparison: Comparison | None) -> Table:
+def functions(after: Snapshot, comparison: Comparison | None) -> HtmlTable:
     """Calls by function and outcome, the function that took the most time first."""
     before = comparison.before if comparison else None
     verdicts = html_change.function_verdicts(comparison) if comparison else None
@@ -76,7 +76,7 @@ def reasons(snapshot: Snapshot) -> list[str]:
     return [f"{calls.words}." for calls in unsuccessful(by_function(snapshot).series)]
 
 
-def missing(functions: Iterable[Missing]) -> Table:
+def missing(functions: Iterable[Missing]) -> HtmlTable:
     """The functions that were not traced, by library and reason."""
     rows = [
         Row((left_out.library, left_out.reason, _listed(left_out.functions)), ())

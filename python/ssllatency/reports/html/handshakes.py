@@ -11,7 +11,7 @@ from ssllatency.model.handshakes import Ending, Group, Handshakes, Part, whole_p
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.html.tables import Line, Table, compared, table
+from ssllatency.reports.html.tables import HtmlTable, TableLine, compared, table
 from ssllatency.reports.html.words import typeset
 from ssllatency.reports.rows.changes import with_sign
 from ssllatency.reports.rows.handshakes import kinds
@@ -27,7 +27,7 @@ from ssllatency.reports.words.units import duration, rate, share
 _QUANTILES = (0.5, 0.9, 0.99)
 
 
-def endings(after: Snapshot, before: Snapshot | None) -> Table:
+def endings(after: Snapshot, before: Snapshot | None) -> HtmlTable:
     """How handshakes ended, and why not well."""
     headings = ("How", "Count", "Share", "A second", "Mean", "p50", "p90", "p99", "Max")
     shown = [snapshot.handshakes for snapshot in (after, before) if snapshot and snapshot.handshakes]
@@ -62,7 +62,7 @@ def _rate(number: int, duration_s: float) -> str:
     return rate(number / duration_s) if duration_s else "-"
 
 
-def parts(after: Group, before: Group | None, comparison: Comparison | None, names: Mapping[Part, str] = PARTS) -> Table:
+def parts(after: Group, before: Group | None, comparison: Comparison | None, names: Mapping[Part, str] = PARTS) -> HtmlTable:
     """Phases and waits: what each is of the mean handshake, and the times of the handshakes that had it."""
     headings = (HEADINGS[0], "Mean of all", *HEADINGS[1:])
     verdicts = html_change.part_verdicts(comparison, str(after.ending), names) if comparison and before else None
@@ -75,7 +75,7 @@ def _parts(group: Group, names: Mapping[Part, str]) -> list[Row]:
     return [replace(row, cells=(duration(_mean_ns(group, row.part)), *row.cells)) for row in part_rows(group, names)]
 
 
-def _with_change(line: Line, after: Group, before: Group) -> Line:
+def _with_change(line: TableLine, after: Group, before: Group) -> TableLine:
     """The line with what the part adds to the change of the mean handshake under its mean."""
     mean, *others = line.cells
     change_ns = _mean_ns(after, line.row.part) - _mean_ns(before, line.row.part)
@@ -87,7 +87,7 @@ def _mean_ns(group: Group, part: Part | None) -> float:
     return mean_ns(group, (part,)).get(part, 0.0) if part else 0.0
 
 
-def keys(after: Handshakes, before: Handshakes | None) -> Table:
+def keys(after: Handshakes, before: Handshakes | None) -> HtmlTable:
     """The table of private keys."""
     headings = ("Key", "Handshakes", "Share", "Mean", "Total")
     return compared("Private-key operations of successful handshakes", headings, _keys, after, before)
@@ -97,7 +97,7 @@ def _keys(handshakes: Handshakes) -> list[Row]:
     return [Row((key.words,), (key.count, key.share, key.mean, key.total)) for key in kinds.keys(handshakes)]
 
 
-def mix(after: Handshakes, before: Handshakes | None) -> Table:
+def mix(after: Handshakes, before: Handshakes | None) -> HtmlTable:
     """The table of the kinds of handshakes that succeeded."""
     headings = ("Label", "Value", "Count", "Share")
     return compared("Kinds of successful handshakes", headings, _mix, after, before)
@@ -117,7 +117,7 @@ def unknown(handshakes: Handshakes) -> list[str]:
     return [f"{label}: not known, {reason}." for label, reason in kinds.unknown_labels(handshakes).items()]
 
 
-def groups(after: Handshakes, before: Handshakes | None) -> Table:
+def groups(after: Handshakes, before: Handshakes | None) -> HtmlTable:
     """Groups by the labels that handshakes were told apart by."""
     same = before if before and before.by == after.by else None
     caption = "Groups: their times, and means of the own part, the waits and the key, of those that succeeded"

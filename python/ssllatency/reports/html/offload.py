@@ -6,20 +6,20 @@ from __future__ import annotations
 from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.html.blocks import Block, Section, Sentences, Tabular
-from ssllatency.reports.html.tables import Table, compared
+from ssllatency.reports.html.blocks import Block, PageSection, Sentences, Tabular
+from ssllatency.reports.html.tables import HtmlTable, compared
 from ssllatency.reports.rows.offload import Fill, engine_words, fills, offload_phrases
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.units import sentence, share
 
 
-def offload(whole: Snapshot, old: Snapshot | None) -> Section:
+def offload(whole: Snapshot, old: Snapshot | None) -> PageSection:
     """The section: what is known of the offload, what was before, and a table for each function that batches."""
     blocks: list[Block] = [Sentences(_sentences(whole))]
     if old and (sentences := _sentences(old)):
         blocks.append(Sentences([f"Before: {words}" for words in sentences]))
     former = {fill.function: fill for fill in _fills(old)}
-    return Section(
+    return PageSection(
         "offload", "Offload", [*blocks, *(Tabular(_lanes(fill, former.get(fill.function))) for fill in _fills(whole))]
     )
 
@@ -37,7 +37,7 @@ def _fills(snapshot: Snapshot | None) -> list[Fill]:
     return fills(snapshot.handshakes.offload) if snapshot and snapshot.handshakes and snapshot.handshakes.offload else []
 
 
-def _lanes(after: Fill, before: Fill | None) -> Table:
+def _lanes(after: Fill, before: Fill | None) -> HtmlTable:
     """How full the batches of one function were."""
     return compared(after.words, ("Lanes used", "Calls", "Share"), _rows, after, before)
 

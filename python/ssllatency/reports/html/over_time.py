@@ -10,12 +10,12 @@ from ssllatency.model.handshakes import Ending, Group, Part, Times, whole_part
 from ssllatency.model.histogram import Grid
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
+from ssllatency.reports.html.blocks import Block, Level, PageSection, PlotBlock, Sentences
 from ssllatency.reports.html.plots import heatmap as html_heatmap
 from ssllatency.reports.html.plots import lines as html_lines
-from ssllatency.reports.html.plots.columns import Column, Pick, beginning, calls_of, side_by_side, successful
-from ssllatency.reports.html.plots.moments import Moments, elapsed
-from ssllatency.reports.html.tables import Table, table
+from ssllatency.reports.html.plots.columns import Pick, PlotColumn, beginning, calls_of, side_by_side, successful
+from ssllatency.reports.html.plots.moments import TimeAxis, elapsed
+from ssllatency.reports.html.tables import HtmlTable, table
 from ssllatency.reports.html.words import visible
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.quantiles import quantile
@@ -27,7 +27,7 @@ _SPANS = 6
 _OCTAVE = 16
 
 
-def over_time(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> Section | None:
+def over_time(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> PageSection | None:
     """Everything over time; None where nothing was counted. `whole` and `old`: the recordings' totals."""
     what, pick = _subject(whole, old)
     recordings = [recording, before] if before else [recording]
@@ -38,12 +38,12 @@ def over_time(recording: Recording, before: Recording | None, whole: Snapshot, o
     longer = any(len(timeline) > 1 for timeline in timelines)
     blocks: list[Block] = [Sentences([_introduction(what, timelines, longer)])]
     if longer:
-        clocks = [Moments.of(scale.end_s, begun) for begun in map(beginning, recordings)]
+        clocks = [TimeAxis.of(scale.end_s, begun) for begun in map(beginning, recordings)]
         blocks += _heatmaps(timelines, clocks, scale, what)
-        blocks += _percentiles(timelines, Moments(scale.end_s) if before else clocks[0], what)
+        blocks += _percentiles(timelines, TimeAxis(scale.end_s) if before else clocks[0], what)
     if before or not longer:
         blocks += _distribution(timelines, scale, what)
-    return Section("time", "Over time" if longer else "Distribution", blocks)
+    return PageSection("time", "Over time" if longer else "Distribution", blocks)
 
 
 def _subject(whole: Snapshot, old: Snapshot | None) -> tuple[str, Pick]:
@@ -65,7 +65,7 @@ def _successful(snapshot: Snapshot) -> list[Group]:
     return [group for group in groups if group.ending is Ending.SUCCESS and group.count]
 
 
-def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool) -> str:
+def _introduction(what: str, timelines: Sequence[Sequence[PlotColumn]], longer: bool) -> str:
     what, width = capitalized(what), elapsed(timelines[0][0].end_s)
     if longer:
         return f"{what}, in columns of {width} from the beginning on."
@@ -73,7 +73,7 @@ def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool
 
 
 def _heatmaps(
-    timelines: Sequence[Sequence[Column]], clocks: Sequence[Moments], scale: html_heatmap.Scale, what: str
+    timelines: Sequence[Sequence[PlotColumn]], clocks: Sequence[TimeAxis], scale: html_heatmap.Scale, what: str
 ) -> Iterator[Block]:
     for age, (timeline, moments) in enumerate(zip(timelines, clocks, strict=True)):
         when = "" if len(timelines) == 1 else ", before" if age else ", after"
@@ -81,7 +81,7 @@ def _heatmaps(
         key, title = "before" if age else "heat", f"Heatmap of the {what}{when}"
         drawn = html_heatmap.heatmap(key, timeline, scale, moments, title, caption)
         numbers = _spans(timeline, scale.grid, moments, f"Numbers of the heatmap{when}: durations in each span of time")
-        yield Figure(drawn, numbers, _levels(scale))
+        yield PlotBlock(drawn, numbers, _levels(scale))
 
 
 def _levels(scale: html_heatmap.Scale) -> list[Level]:
@@ -92,7 +92,7 @@ def _levels(scale: html_heatmap.Scale) -> list[Level]:
     return [Level(opacity, text) for opacity, text in zip(html_heatmap.LEVELS, words, strict=True)]
 
 
-def _spans(timeline: Sequence[Column], grid: Grid, moments: Moments, caption: str) -> Table:
+def _spans(timeline: Sequence[PlotColumn], grid: Grid, moments: TimeAxis, caption: str) -> HtmlTable:
     """The counts by octave and by span of several columns."""
     per_span = -(-len(timeline) // _SPANS)
     spans = [timeline[start : start + per_span] for start in range(0, len(timeline), per_span)]
@@ -114,17 +114,17 @@ def _octave(octave: int, grid: Grid) -> str:
     return f"{duration(low if low >= shortest else 0)}, to {duration(high)}"
 
 
-def _percentiles(timelines: Sequence[Sequence[Column]], moments: Moments, what: str) -> Iterator[Block]:
+def _percentiles(timelines: Sequence[Sequence[PlotColumn]], moments: TimeAxis, what: str) -> Iterator[Block]:
     compared = len(timelines) > 1
     caption = f"Percentiles: {what}{'; dashed: before' if compared else ''}.{moments.zone}"
     drawn = html_lines.percentiles("lines", timelines, moments, f"Percentiles of the {what}", caption)
     headings = ("From", "Count", *html_lines.QUANTILES, "Max")
     rows = [list(_column_rows(timeline, moments)) for timeline in timelines]
     if drawn:
-        yield Figure(drawn, table("Numbers of the percentiles", headings, rows[0], rows[1] if compared else None))
+        yield PlotBlock(drawn, table("Numbers of the percentiles", headings, rows[0], rows[1] if compared else None))
 
 
-def _column_rows(timeline: Sequence[Column], moments: Moments) -> Iterator[Row]:
+def _column_rows(timeline: Sequence[PlotColumn], moments: TimeAxis) -> Iterator[Row]:
     for place, column in enumerate(timeline):
         count = str(column.count) if column.measured else "-"
         yield Row((moments.text(column.start_s, timeline[0].end_s),), (count, *_percentile_cells(column.times)), place=place)
@@ -136,16 +136,16 @@ def _percentile_cells(times: Times | None) -> tuple[str, ...]:
     return (*(quantile(times, q) for q in html_lines.QUANTILES.values()), duration(times.max_ns))
 
 
-def _distribution(timelines: Sequence[Sequence[Column]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
+def _distribution(timelines: Sequence[Sequence[PlotColumn]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
     measured = [_all_times(timeline) for timeline in timelines]
     caption = f"Distribution: {what}{'; dashed: before' if len(timelines) > 1 else ''}."
     drawn = html_lines.distribution("spread", measured, scale, f"Distribution of the {what}", caption)
     rows = [list(_octave_rows(times)) if times else [] for times in measured]
     numbers = table("Numbers of the distribution", ("Longer than", "Count", "Share"), rows[0], rows[1] if rows[1:] else None)
-    yield Figure(drawn, numbers)
+    yield PlotBlock(drawn, numbers)
 
 
-def _all_times(timeline: Sequence[Column]) -> Times | None:
+def _all_times(timeline: Sequence[PlotColumn]) -> Times | None:
     kept = [column.times for column in timeline if column.times]
     return add_times(kept) if kept else None
 

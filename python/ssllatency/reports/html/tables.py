@@ -21,7 +21,7 @@ Verdicts = Mapping[tuple[str, ...], tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A number as it is and as it was, "" where there is no before; or a change, and a note on it."""
 
     text: str
@@ -30,11 +30,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """A row as the page shows it."""
 
     row: Row
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
     @property
     def mark(self) -> str:
@@ -48,12 +48,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table: the first headings are over the names."""
 
     caption: str
     headings: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableLine, ...]
     more: str = ""
 
     @property
@@ -68,7 +68,7 @@ def table(
     rows: Iterable[Row],
     before: Iterable[Row] | None = None,
     verdicts: Verdicts | None = None,
-) -> Table:
+) -> HtmlTable:
     """The rows, beside each what it was before. Rows that were before only follow, their cells "-"; of too many the last are
     left out, and said to be. `verdicts` on changes, by the rows' names, stand at the end."""
     former: dict[object, list[Row]] = {}
@@ -76,13 +76,13 @@ def table(
         former.setdefault(row.key, []).append(row)
     lines = [_line(row, _first(former.get(row.key)), before is not None) for row in rows]
     for row in (row for left in former.values() for row in left):
-        lines.append(Line(row, tuple(Cell("-", typeset(cell)) for cell in row.cells)))
+        lines.append(TableLine(row, tuple(TableCell("-", typeset(cell)) for cell in row.cells)))
     if verdicts is not None:
-        lines = [Line(line.row, (*line.cells, _verdict(verdicts.get(line.row.names)))) for line in lines]
+        lines = [TableLine(line.row, (*line.cells, _verdict(verdicts.get(line.row.names)))) for line in lines]
         headings = (*headings, VERDICT)
     beyond = len(lines) - MOST_ROWS
     more = f"{counted(beyond, 'row')} more, left out here." if beyond > 0 else ""
-    return Table(caption, tuple(headings), tuple(lines[:MOST_ROWS]), more)
+    return HtmlTable(caption, tuple(headings), tuple(lines[:MOST_ROWS]), more)
 
 
 def compared(
@@ -92,7 +92,7 @@ def compared(
     after: Measured,
     before: Measured | None,
     verdicts: Verdicts | None = None,
-) -> Table:
+) -> HtmlTable:
     """The table of the rows that `make` makes of a measurement and of the one before it."""
     return table(caption, headings, make(after), None if before is None else make(before), verdicts)
 
@@ -102,12 +102,12 @@ def _first(rows: list[Row] | None) -> Row | None:
     return rows.pop(0) if rows else None
 
 
-def _verdict(change: tuple[str, str] | None) -> Cell:
-    return Cell(typeset(change[0]), note=typeset(change[1])) if change else Cell("-")
+def _verdict(change: tuple[str, str] | None) -> TableCell:
+    return TableCell(typeset(change[0]), note=typeset(change[1])) if change else TableCell("-")
 
 
-def _line(row: Row, before: Row | None, compared: bool) -> Line:
+def _line(row: Row, before: Row | None, compared: bool) -> TableLine:
     if not compared:
-        return Line(row, tuple(Cell(typeset(cell)) for cell in row.cells))
+        return TableLine(row, tuple(TableCell(typeset(cell)) for cell in row.cells))
     was = before.cells if before else tuple("-" if cell else "" for cell in row.cells)
-    return Line(row, tuple(Cell(typeset(cell), typeset(old)) for cell, old in zip(row.cells, was, strict=True)))
+    return TableLine(row, tuple(TableCell(typeset(cell), typeset(old)) for cell, old in zip(row.cells, was, strict=True)))

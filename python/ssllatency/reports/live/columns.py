@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.live.reading import FUNCTION
-from ssllatency.model.live.rows import Row
+from ssllatency.model.live.rows import LiveRow
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, rate, share
@@ -26,8 +26,8 @@ class Column:
     key: str
     heading: str
     width: int
-    cell: Callable[[Row], str]
-    order: Callable[[Row], float]
+    cell: Callable[[LiveRow], str]
+    order: Callable[[LiveRow], float]
     goes: int = _NEVER
     explained: str = ""
 
@@ -59,11 +59,11 @@ def layout(view: str, width: int, longest_name: int) -> Layout:
     return Layout(tuple(kept), name, max(_LEAST_TREND, min(_MOST_TREND, left - name)))
 
 
-def _quantile(q: float) -> tuple[Callable[[Row], str], Callable[[Row], float]]:
-    def cell(row: Row) -> str:
+def _quantile(q: float) -> tuple[Callable[[LiveRow], str], Callable[[LiveRow], float]]:
+    def cell(row: LiveRow) -> str:
         return quantile(row.times, q) if row.times else "-"
 
-    def order(row: Row) -> float:
+    def order(row: LiveRow) -> float:
         return (quantile_ns(row.times, q) or 0.0) if row.times else -1.0
 
     return cell, order
@@ -91,7 +91,7 @@ def _known(value: float | None) -> float:
     return -1.0 if value is None else value
 
 
-def _mean_ns(row: Row) -> float | None:
+def _mean_ns(row: LiveRow) -> float | None:
     return row.times.total_ns / row.times.exponential.count if row.times and row.times.exponential.count else None
 
 
@@ -136,7 +136,7 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 
-def ordered(rows: Sequence[Row], view: str, key: str, *, ascending: bool = False) -> list[Row]:
+def ordered(rows: Sequence[LiveRow], view: str, key: str, *, ascending: bool = False) -> list[LiveRow]:
     """The rows ordered by the column of that key, or by "name"; equal ones by name."""
     if key == "name":
         return sorted(rows, key=lambda row: row.name, reverse=ascending)

@@ -9,9 +9,9 @@ from itertools import groupby
 
 from ssllatency.model.handshakes import PHASES, Ending, Part
 from ssllatency.model.histogram import OVERFLOW, UNDERFLOW, bucket_bounds
-from ssllatency.model.live.history import COARSE, Interval, Tally
-from ssllatency.model.live.rows import Row
-from ssllatency.reports.live.styled import HEAT, Line, Piece, Style, plain
+from ssllatency.model.live.history import COARSE, HistoryInterval, Tally
+from ssllatency.model.live.rows import LiveRow
+from ssllatency.reports.live.styled import HEAT, Line, Piece, PieceStyle, plain
 from ssllatency.reports.rows.parts import mean_ns
 from ssllatency.reports.text.bars import bar_pieces, legend_entries
 from ssllatency.reports.text.page import Page
@@ -31,7 +31,7 @@ def spark(values: Sequence[float], width: int, page: Page) -> str:
     return "".join(marks[step] for step in steps).rjust(width)
 
 
-def rates(intervals: Sequence[Interval], counts: Sequence[int], points: int) -> list[float]:
+def rates(intervals: Sequence[HistoryInterval], counts: Sequence[int], points: int) -> list[float]:
     """How many a second, in so many points up to now at most, each as long."""
     size = max(1, math.ceil(len(counts) / points)) if points else 1
     pairs = list(zip(intervals, counts, strict=True))
@@ -73,10 +73,10 @@ def _levels(column: dict[int, int], low: int, per_row: int) -> dict[int, int]:
 
 
 def _heat_row(row: int, upper: int, levels: Sequence[dict[int, int]], most: int, page: Page) -> Line:
-    pieces = [Piece(f"{_up_to(upper):>{_LABEL - 1}} ", Style.FAINT)]
+    pieces = [Piece(f"{_up_to(upper):>{_LABEL - 1}} ", PieceStyle.FAINT)]
     heats = [_heat(column.get(row, 0), most) for column in levels]
     for heat, same in groupby(heats):
-        pieces.append(Piece(_HEATS[page.unicode][heat] * len(list(same)), HEAT[heat - 1] if heat else Style.PLAIN))
+        pieces.append(Piece(_HEATS[page.unicode][heat] * len(list(same)), HEAT[heat - 1] if heat else PieceStyle.PLAIN))
     return pieces
 
 
@@ -95,12 +95,12 @@ def _up_to(coarse: int) -> str:
     return duration(bucket_bounds(max(bucket, UNDERFLOW + 1))[0])
 
 
-def shown_ending(row: Row) -> Ending | None:
+def shown_ending(row: LiveRow) -> Ending | None:
     """Of which handshakes the parts are shown: the successful ones where there are any."""
     return next((ending for ending in Ending if row.groups and ending in row.groups), None)
 
 
-def parts_bar(row: Row, page: Page, lines: int, names: Mapping[Part, str] = PARTS) -> list[Line]:
+def parts_bar(row: LiveRow, page: Page, lines: int, names: Mapping[Part, str] = PARTS) -> list[Line]:
     """The parts of the mean handshake's time: a bar, and at most so many lines that explain it, the most time first."""
     ending = shown_ending(row)
     times_ns = mean_ns(row.groups[ending]) if ending and row.groups else {}
@@ -115,12 +115,12 @@ def _explained(times_ns: Mapping[Part, float], page: Page, lines: int, names: Ma
     order = sorted(entries, key=lambda part: -times_ns[part])
     explained: list[list[Piece]] = [[]]
     for part in order:
-        piece = Piece(entries[part], _style(part) if part is order[0] else Style.PLAIN)
+        piece = Piece(entries[part], _style(part) if part is order[0] else PieceStyle.PLAIN)
         if explained[-1] and len(plain(explained[-1])) + 3 + len(piece.text) > page.width:
             explained.append([])
         explained[-1] += [Piece("   "), piece] if explained[-1] else [piece]
     return list(explained[:lines])
 
 
-def _style(part: Part) -> Style:
-    return Style.WORK if part in PHASES else Style.WAIT
+def _style(part: Part) -> PieceStyle:
+    return PieceStyle.WORK if part in PHASES else PieceStyle.WAIT

@@ -10,13 +10,13 @@ from datetime import datetime
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import Cause, Handshakes
 from ssllatency.model.live.history import Failures
-from ssllatency.model.live.rows import Row, handshakes_of
+from ssllatency.model.live.rows import LiveRow, handshakes_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import conclusion, diagnose
 from ssllatency.reports.live.columns import Column
 from ssllatency.reports.live.drawings import rates, spark
 from ssllatency.reports.live.shown import Shown
-from ssllatency.reports.live.styled import Line, Piece, Style, words
+from ssllatency.reports.live.styled import Line, Piece, PieceStyle, words
 from ssllatency.reports.rows.handshakes.endings import cause_words
 from ssllatency.reports.rows.losses import losses
 from ssllatency.reports.text.page import Page
@@ -38,10 +38,10 @@ def heading(shown: Shown, at_s: float, page: Page) -> Line:
     when = f"  {clock(at_s)}, last {seconds(snapshot.duration_s)}  "
     room = page.width - len(_TITLE) - len(when) - len(paid)
     return [
-        Piece(_TITLE, Style.STRONG),
+        Piece(_TITLE, PieceStyle.STRONG),
         Piece(cut(snapshot.host, max(_LEAST_HOST, room))),
         Piece(when),
-        Piece(paid, Style.FAINT),
+        Piece(paid, PieceStyle.FAINT),
     ]
 
 
@@ -66,11 +66,11 @@ def totals(shown: Shown) -> Line:
     queue = f", queue {duration(row.queue_ns)}" if row.queue_ns is not None else ""
     in_flight = f", {handshakes.in_flight} in flight" if handshakes and handshakes.in_flight else ""
     pieces = [Piece(f"{rate(row.rate)} handshakes/s{resumed}")]
-    pieces += [Piece(", "), Piece(f"{row.failed} failed", Style.FAILURE)] if row.failed else [Piece(", none failed")]
+    pieces += [Piece(", "), Piece(f"{row.failed} failed", PieceStyle.FAILURE)] if row.failed else [Piece(", none failed")]
     pieces += [Piece(f", {row.abandoned} abandoned")] if row.abandoned else []
     pieces += [Piece(queue), Piece(in_flight)]
     lost = losses(shown.window.snapshot.losses, handshakes)
-    return [*pieces, Piece(f"; LOST: {lost[0]}", Style.FAILURE)] if lost else pieces
+    return [*pieces, Piece(f"; LOST: {lost[0]}", PieceStyle.FAILURE)] if lost else pieces
 
 
 def headings(shown: Shown, columns: Sequence[Column]) -> list[str]:
@@ -89,13 +89,13 @@ def cut(name: str, width: int) -> str:
     return f"{name[: width - width // 2 - 1]}~{name[len(name) - width // 2 :]}"
 
 
-def cell(row: Row, column: Column) -> Piece:
+def cell(row: LiveRow, column: Column) -> Piece:
     """One cell; failures stand out."""
     text = column.cell(row)
-    return Piece(text, Style.FAILURE if column.key == "failed" and row.failed else Style.PLAIN)
+    return Piece(text, PieceStyle.FAILURE if column.key == "failed" and row.failed else PieceStyle.PLAIN)
 
 
-def trend(shown: Shown, row: Row, width: int, page: Page) -> str:
+def trend(shown: Shown, row: LiveRow, width: int, page: Page) -> str:
     """How the row's rate went over the last minutes."""
     return spark(rates(shown.intervals, shown.counts_of(row), width), width, page)
 
@@ -106,7 +106,7 @@ def diagnosis(snapshot: Snapshot) -> list[str]:
     return said or [_NOTHING]
 
 
-def diagnosis_of(row: Row, snapshot: Snapshot) -> list[str]:
+def diagnosis_of(row: LiveRow, snapshot: Snapshot) -> list[str]:
     """The same of one row, of which keys and reasons aren't known by themselves."""
     measured = snapshot.handshakes or Handshakes(())
     shown = replace(handshakes_of(row), arrivals=measured.arrivals, quotas=measured.quotas, role=measured.role)
@@ -126,4 +126,4 @@ def failures(newest: Iterable[Failures], most: int) -> list[Line]:
 def _failure_line(cause: Cause, alike: Sequence[Failures]) -> Line:
     number = sum(failure.cause.count for failure in alike)
     what = f"{f'{number} x ' if number > 1 else ''}{ADJECTIVES[cause.ending]}: {cause_words(cause)}"
-    return [Piece(f"{clock(alike[-1].at_s)}  ", Style.FAINT), words(what, Style.FAILURE)]
+    return [Piece(f"{clock(alike[-1].at_s)}  ", PieceStyle.FAINT), words(what, PieceStyle.FAILURE)]

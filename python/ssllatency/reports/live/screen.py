@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from ssllatency.model.handshakes import WHO, Part
 from ssllatency.model.live.history import HISTORY_S, Failures
 from ssllatency.model.live.reading import FUNCTION
-from ssllatency.model.live.rows import Row
+from ssllatency.model.live.rows import LiveRow
 from ssllatency.reports.live.columns import Layout, layout
 from ssllatency.reports.live.drawings import heatmap, parts_bar
 from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, totals, trend
 from ssllatency.reports.live.shown import VIEW_KEYS, Shown, title
-from ssllatency.reports.live.styled import Line, Piece, Style, fitted, plain, words
+from ssllatency.reports.live.styled import Line, Piece, PieceStyle, fitted, plain, words
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import counted, seconds
 
@@ -55,7 +55,7 @@ def compose(now: Shown | None, newest: Iterable[Failures], at_s: float, state: S
         return _padded([[Piece(f"{width} x {height} is too small: top needs {LEAST[0]} x {LEAST[1]}.")]], height, width)
     if now is None:
         return _padded(
-            [[Piece("ssllatency top  ", Style.STRONG), Piece("the first numbers come in a moment ...")]], height, width
+            [[Piece("ssllatency top  ", PieceStyle.STRONG), Piece("the first numbers come in a moment ...")]], height, width
         )
     story = _sentences(now, page, max(_MOST_SENTENCE_LINES, height // 5))
     why = failures(newest, _MOST_FAILURES)
@@ -74,8 +74,8 @@ def _shared(room: int, rows: int, why: int) -> tuple[int, int, int]:
 
 
 def _above(now: Shown, at_s: float, state: State, page: Page) -> list[Line]:
-    marks = [Piece(" PAUSED ", Style.SELECTED)] if state.paused else []
-    marks += [Piece(" REC ", Style.FAILURE), words(f"{state.recording} ")] if state.recording else []
+    marks = [Piece(" PAUSED ", PieceStyle.SELECTED)] if state.paused else []
+    marks += [Piece(" REC ", PieceStyle.FAILURE), words(f"{state.recording} ")] if state.recording else []
     return [heading(now, at_s, page), [*marks, *totals(now)], _views(now, state.views)]
 
 
@@ -83,10 +83,12 @@ def _views(now: Shown, views: Sequence[str]) -> Line:
     pieces: list[Piece] = []
     keys = {view: f"{key} " for key, view in VIEW_KEYS.items()}
     for view in views:
-        pieces += [Piece(f" {keys.get(view, '')}{title(view)} ", Style.SELECTED if view == now.choice.view else Style.PLAIN)]
+        pieces += [
+            Piece(f" {keys.get(view, '')}{title(view)} ", PieceStyle.SELECTED if view == now.choice.view else PieceStyle.PLAIN)
+        ]
     if now.choice.contains:
         hidden = f", {now.hidden} hidden" if now.hidden else ""
-        pieces += [Piece("  only: ", Style.FAINT), words(f"{now.choice.contains}{hidden}", Style.STRONG)]
+        pieces += [Piece("  only: ", PieceStyle.FAINT), words(f"{now.choice.contains}{hidden}", PieceStyle.STRONG)]
     return pieces
 
 
@@ -96,24 +98,24 @@ def _table(now: Shown, page: Page, lines: int) -> list[Line]:
     rows = _around_chosen(now, lines - 1)
     chosen = now.chosen.name if now.chosen else ""
     body = [_table_row(now, row, fitting, page, chosen=row.name == chosen) for row in rows]
-    above = [Piece(text, Style.STRONG) for text in _columns(headings(now, fitting.columns), fitting)]
-    return _exactly([[*above, Piece(" TREND", Style.STRONG)], *body], lines)
+    above = [Piece(text, PieceStyle.STRONG) for text in _columns(headings(now, fitting.columns), fitting)]
+    return _exactly([[*above, Piece(" TREND", PieceStyle.STRONG)], *body], lines)
 
 
-def _around_chosen(now: Shown, most: int) -> Sequence[Row]:
+def _around_chosen(now: Shown, most: int) -> Sequence[LiveRow]:
     position = next((number for number, row in enumerate(now.rows) if row is now.chosen), 0)
     first = max(0, min(position - most // 2, len(now.rows) - most))
     return now.rows[first : first + most]
 
 
-def _table_row(now: Shown, row: Row, fitting: Layout, page: Page, *, chosen: bool) -> Line:
+def _table_row(now: Shown, row: LiveRow, fitting: Layout, page: Page, *, chosen: bool) -> Line:
     cells = [cell(row, column) for column in fitting.columns]
     texts = _columns([cut(row.name, fitting.name), *(piece.text for piece in cells)], fitting)
-    styles = [Style.PLAIN, *(piece.style for piece in cells)]
+    styles = [PieceStyle.PLAIN, *(piece.style for piece in cells)]
     drawn = f" {trend(now, row, fitting.trend, page)}"
     if chosen:
-        return [Piece(f"{''.join(texts)}{drawn}".ljust(page.width), Style.SELECTED)]
-    return [*map(Piece, texts, styles), Piece(drawn, Style.FAINT)]
+        return [Piece(f"{''.join(texts)}{drawn}".ljust(page.width), PieceStyle.SELECTED)]
+    return [*map(Piece, texts, styles), Piece(drawn, PieceStyle.FAINT)]
 
 
 def _columns(texts: Sequence[str], fitting: Layout) -> list[str]:
@@ -131,15 +133,15 @@ def _picture(now: Shown, page: Page, heat: int) -> list[Line]:
     ]
 
 
-def _parts(row: Row | None, names: Mapping[Part, str], page: Page) -> list[Line]:
+def _parts(row: LiveRow | None, names: Mapping[Part, str], page: Page) -> list[Line]:
     return _exactly(parts_bar(row, page, _BAR_LINES - 1, names) if row else [], _BAR_LINES)
 
 
-def _title(now: Shown, row: Row | None) -> Line:
+def _title(now: Shown, row: LiveRow | None) -> Line:
     span_s = min(HISTORY_S, sum(interval.duration_s for interval in now.intervals))
     what = "calls" if now.choice.view == FUNCTION else "successful handshakes"
     name = row.name if row else "nothing yet"
-    return [words(name, Style.STRONG), Piece(f": {what} by duration, the last {seconds(span_s)}", Style.FAINT)]
+    return [words(name, PieceStyle.STRONG), Piece(f": {what} by duration, the last {seconds(span_s)}", PieceStyle.FAINT)]
 
 
 def _sentences(now: Shown, page: Page, most: int) -> list[Line]:
@@ -149,12 +151,12 @@ def _sentences(now: Shown, page: Page, most: int) -> list[Line]:
     lines: list[str] = []
     for wrapped in (page.wrapped(sentence, "", "    ") for sentence in sentences):
         lines += wrapped if not lines or len(lines) + len(wrapped) <= most else []
-    return _exactly([[Piece(line, Style.STRONG)] for line in lines], max(_SENTENCE_LINES, min(most, len(lines))))
+    return _exactly([[Piece(line, PieceStyle.STRONG)] for line in lines], max(_SENTENCE_LINES, min(most, len(lines))))
 
 
 def _last(state: State) -> list[Line]:
-    keys = [(Piece(key, Style.KEY), Piece(f" {what}", Style.FAINT)) for key, what in _KEYS.items()]
-    return [[words(state.notice, Style.FAINT)], [piece for pair in keys for piece in (*pair, Piece(" "))]]
+    keys = [(Piece(key, PieceStyle.KEY), Piece(f" {what}", PieceStyle.FAINT)) for key, what in _KEYS.items()]
+    return [[words(state.notice, PieceStyle.FAINT)], [piece for pair in keys for piece in (*pair, Piece(" "))]]
 
 
 def _exactly(lines: Sequence[Line], number: int) -> list[Line]:
@@ -192,7 +194,7 @@ def explanation(views: Sequence[str]) -> list[str]:
     return lines
 
 
-def chosen_words(row: Row) -> str:
+def chosen_words(row: LiveRow) -> str:
     """Whom a row is about: its processes."""
     return f"{row.name}, {counted(len(row.pids), 'process')}" if row.pids else row.name
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ssllatency.model.handshakes import Label, Part, Role
-from ssllatency.model.live.history import History, Interval, Tally, Window, counts, tallies
+from ssllatency.model.handshakes import Label, Part, RequestedSide
+from ssllatency.model.live.history import History, HistoryInterval, Tally, Window, counts, tallies
 from ssllatency.model.live.reading import FUNCTION, SERVICE
-from ssllatency.model.live.rows import Row, rows, whole
+from ssllatency.model.live.rows import LiveRow, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
 from ssllatency.reports.words.handshakes import LABELS
 from ssllatency.reports.words.parts import part_names
@@ -48,7 +48,7 @@ def how_to_see(view: str, views: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ViewChoice:
     """The user's choice. `sort` is the key of a column, or "name"; `row` the chosen row's name, "" for the first."""
 
     view: str = SERVICE
@@ -58,21 +58,21 @@ class Choice:
     row: str = ""
     window_s: float = WINDOWS_S[1]
 
-    def switched(self, views: Sequence[str], step: int = 1) -> Choice:
+    def switched(self, views: Sequence[str], step: int = 1) -> ViewChoice:
         """The same with the next view, in which another row is chosen."""
         return self.viewed(views[(views.index(self.view) + step) % len(views)] if self.view in views else views[0])
 
-    def viewed(self, view: str) -> Choice:
+    def viewed(self, view: str) -> ViewChoice:
         """The same with this view, in which another row is chosen."""
         kept = self.sort if self.sort == "name" or self.sort in {column.key for column in columns(view)} else "rate"
         return replace(self, view=view, sort=kept, row="")
 
-    def sorted_by(self, step: int) -> Choice:
+    def sorted_by(self, step: int) -> ViewChoice:
         """The same, ordered by the next column."""
         keys = ["name", *(column.key for column in columns(self.view))]
         return replace(self, sort=keys[(keys.index(self.sort) + step) % len(keys)], ascending=False)
 
-    def widened(self) -> Choice:
+    def widened(self) -> ViewChoice:
         """The same of a longer time, after the longest of the shortest."""
         return replace(self, window_s=WINDOWS_S[(WINDOWS_S.index(self.window_s) + 1) % len(WINDOWS_S)])
 
@@ -82,12 +82,12 @@ class Shown:
     """The content to be seen now: the window, its rows in order, and the one that is chosen, None where there is none; the last
     minutes' intervals."""
 
-    choice: Choice
+    choice: ViewChoice
     window: Window
-    whole: Row
-    rows: tuple[Row, ...]
-    chosen: Row | None
-    intervals: tuple[Interval, ...]
+    whole: LiveRow
+    rows: tuple[LiveRow, ...]
+    chosen: LiveRow | None
+    intervals: tuple[HistoryInterval, ...]
     hidden: int = 0
     services: dict[int, str] = field(default_factory=dict)
 
@@ -95,13 +95,13 @@ class Shown:
     def names(self) -> Mapping[Part, str]:
         """The names of the parts of handshakes."""
         handshakes = self.window.snapshot.handshakes
-        return part_names(handshakes.role if handshakes else Role.SERVER)
+        return part_names(handshakes.role if handshakes else RequestedSide.SERVER)
 
-    def tallies_of(self, row: Row | None) -> list[Tally]:
+    def tallies_of(self, row: LiveRow | None) -> list[Tally]:
         """The tallies of the row in each of the intervals; all rows together for None."""
         return list(tallies(self.intervals, self.choice.view, self.services, row.name if row else None))
 
-    def counts_of(self, row: Row) -> list[int]:
+    def counts_of(self, row: LiveRow) -> list[int]:
         """How many of the row there were in each of the intervals."""
         return self._counts.get(row.name, [0] * len(self.intervals))
 
@@ -110,7 +110,7 @@ class Shown:
         return counts(self.intervals, self.choice.view, self.services)
 
 
-def shown(history: History, choice: Choice) -> Shown | None:
+def shown(history: History, choice: ViewChoice) -> Shown | None:
     """Choose what of the history is to be seen; None before there are two readings."""
     window, newest = history.window(choice.window_s), history.newest
     if window is None or newest is None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from ssllatency.reports.words.units import printable
 
 
-class Style(StrEnum):
+class PieceStyle(StrEnum):
     """The meaning of a piece. HEAT_1 is the least of a heatmap, HEAT_5 the most."""
 
     PLAIN = "plain"
@@ -28,7 +28,7 @@ class Style(StrEnum):
     HEAT_5 = "heat5"
 
 
-HEAT = (Style.HEAT_1, Style.HEAT_2, Style.HEAT_3, Style.HEAT_4, Style.HEAT_5)
+HEAT = (PieceStyle.HEAT_1, PieceStyle.HEAT_2, PieceStyle.HEAT_3, PieceStyle.HEAT_4, PieceStyle.HEAT_5)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Piece:
     """Some text of one style. It may hold our own characters beyond ASCII; what others chose is made printable before."""
 
     text: str
-    style: Style = Style.PLAIN
+    style: PieceStyle = PieceStyle.PLAIN
 
 
 Line = Sequence[Piece]
@@ -47,7 +47,7 @@ def plain(line: Line) -> str:
     return "".join(piece.text for piece in line).rstrip()
 
 
-def words(text: str, style: Style = Style.PLAIN) -> Piece:
+def words(text: str, style: PieceStyle = PieceStyle.PLAIN) -> Piece:
     """A text that anybody may have chosen, without what would control a terminal."""
     return Piece(printable(text), style)
 

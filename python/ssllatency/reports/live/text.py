@@ -9,14 +9,14 @@ from ssllatency.model.live.history import History
 from ssllatency.reports.live.columns import Layout, layout
 from ssllatency.reports.live.drawings import parts_bar
 from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, totals, trend
-from ssllatency.reports.live.shown import Choice, Shown, shown
+from ssllatency.reports.live.shown import Shown, ViewChoice, shown
 from ssllatency.reports.live.styled import plain
 from ssllatency.reports.text.page import PLAIN, Page, joined
 
 _TREND, _MOST_ROWS, _MOST_FAILURES = 20, 40, 5
 
 
-def render(history: History, choice: Choice, page: Page = PLAIN) -> str:
+def render(history: History, choice: ViewChoice, page: Page = PLAIN) -> str:
     """Render what is to be seen now, ending in a newline; "" before there are two readings."""
     now, newest = shown(history, choice), history.newest
     if now is None or newest is None:

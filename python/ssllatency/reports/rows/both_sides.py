@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.model.arithmetic.handshakes import total
-from ssllatency.model.client import ClientReport, Connections
+from ssllatency.model.client import ClientReport, ConnectionBounds
 from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.words.units import capitalized, counted, seconds, share
@@ -46,7 +46,7 @@ def _counts(client: ClientReport, number: int, snapshot: Snapshot) -> str:
     return f"{server} agree{'s' if number == 1 else ''} with {clients} ({connections.why})."
 
 
-def _client(client: ClientReport, connections: Connections) -> str:
+def _client(client: ClientReport, connections: ConnectionBounds) -> str:
     if connections.least == connections.most:
         return f"{client.tool}'s {counted(connections.least, 'connection')}"
     if connections.most is None:

@@ -13,7 +13,16 @@ from fractions import Fraction
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
+from ssllatency.model.statistics.comparison import (
+    FUNCTION,
+    PART,
+    Change,
+    ComparedSubject,
+    Comparison,
+    Contribution,
+    SubjectComparison,
+    Verdict,
+)
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent, with_sign
 from ssllatency.reports.text.frame import heading, lost
@@ -56,7 +65,7 @@ def change_words(quantity: Quantity, change: Change) -> str:
     return " ".join(filter(None, (percent(change.ratio) if change.ratio is not None else "", word))) or "-"
 
 
-def subject_words(subject: Subject) -> str:
+def subject_words(subject: ComparedSubject) -> str:
     """The subject as people name it."""
     if subject.kind == FUNCTION:
         return printable(f"{subject.name}, {subject.outcome}")
@@ -99,7 +108,7 @@ def _cells(contribution: Contribution, whole: Fraction) -> list[str]:
     return [PARTS[contribution.part], *times, with_sign(contribution.change_ns), share_of_it]
 
 
-def _rows(rows: Sequence[Row], page: Page) -> Iterator[list[str]]:
+def _rows(rows: Sequence[SubjectComparison], page: Page) -> Iterator[list[str]]:
     for title, kind in (("Handshakes:", PART), ("Functions:", FUNCTION)):
         cells = [line for row in rows if row.subject.kind == kind for line in _lines(row)]
         if cells:
@@ -123,7 +132,7 @@ def _is_subject(row: Sequence[str]) -> bool:
     return bool(row[0]) and not any(row[1:])
 
 
-def _lines(row: Row) -> Iterator[list[str]]:
+def _lines(row: SubjectComparison) -> Iterator[list[str]]:
     """The subject, and below it a line each: before, after, the change, the bounds of the change."""
     changes = [row.changes[quantity] for quantity in Quantity]
     yield [subject_words(row.subject), *("" for _ in changes)]

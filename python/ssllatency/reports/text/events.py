@@ -171,7 +171,7 @@ def whom_words(labels: Mapping[Label, str | None]) -> str:
     return " ".join(f"{label}={value_words(label, value)}" for label, value in labels.items())
 
 
-class Whom:
+class WhomColumns:
     """Adds to each line of a call that ended a handshake who shook hands."""
 
     def __init__(

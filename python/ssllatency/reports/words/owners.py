@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Label, Part, Role, Single
+from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Label, Part, RequestedSide, Single
 from ssllatency.reports.words.parts import part_names
 
 # In each handshake they add up to what its client waited.
@@ -36,7 +36,7 @@ class Owned:
 
 def owned(single: Single) -> list[Owned]:
     """What each owner took of this handshake, the longest first."""
-    names = part_names(Role.CLIENT if single.labels.get(Label.ROLE) == Role.CLIENT else Role.SERVER)
+    names = part_names(RequestedSide.CLIENT if single.labels.get(Label.ROLE) == RequestedSide.CLIENT else RequestedSide.SERVER)
     shares = [
         Owned(part, names[part].removeprefix("wait: ").removeprefix("in "), single.parts[part], _pieces(part, single, names))
         for part in OWNERS

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ssllatency.model.handshakes import PHASES, WAITS, Part, Role
+from ssllatency.model.handshakes import PHASES, WAITS, Part, RequestedSide
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,6 @@ CLIENT_PIECES = (Part.QUEUE_START, *PIECES)
 LETTERS = {part: STYLES[part].letter for part in CLIENT_PIECES}
 
 
-def part_names(role: Role) -> Mapping[Part, str]:
+def part_names(role: RequestedSide) -> Mapping[Part, str]:
     """What the parts are called where handshakes of this role were asked for."""
-    return PARTS if role is Role.SERVER else _OF_PROGRAMS
+    return PARTS if role is RequestedSide.SERVER else _OF_PROGRAMS

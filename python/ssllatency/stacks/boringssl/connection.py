@@ -13,11 +13,11 @@ from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Flow
-from ssllatency.code.values import MASK, Case, Field, FieldPath, Place
+from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
 
-_CONNECTION = Place("argument", 0)
+_CONNECTION = SymbolicAddress("argument", 0)
 _NO_ERROR = {"ERR_peek_error": 0}
 _WANT_READ, _WANT_WRITE = 2, 3
 # SSL_ERROR_PENDING_SESSION to SSL_ERROR_PENDING_TICKET, whose numbers mean other things to OpenSSL.
@@ -75,15 +75,15 @@ def _bio(image: Image, address: int, path: Path, code: int, accessor: str) -> in
     """The pointer in SSL that SSL_get_error passes on for this code, or that the accessor returns, if SSL_get_error calls the
     accessor."""
     calls = _followed(image, address, {path: code}).calls
-    passed = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field) and call.arguments[0].size == 8}
-    paths = {field.path for field in passed if isinstance(field, Field)}
+    passed = {call.arguments[0] for call in calls if isinstance(call.arguments[0], LoadedField) and call.arguments[0].size == 8}
+    paths = {field.path for field in passed if isinstance(field, LoadedField)}
     bio = paths.pop() if len(paths) == 1 else field_returned(image, accessor, 1) or ()
     return bio[0] if len(bio) == 1 and 0 <= bio[0] < _MAX_OFFSET else None
 
 
 def _followed(image: Image, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
     """SSL_get_error of a call that returned -1, with no error in the queue, where these fields hold these numbers."""
-    return followed_in(image, address, Case({"rdi": _CONNECTION, "rsi": MASK}, fields or {}, _NO_ERROR))
+    return followed_in(image, address, Assumptions({"rdi": _CONNECTION, "rsi": MASK}, fields or {}, _NO_ERROR))
 
 
 def boringssl_paths(image: Image) -> dict[str, FieldPath]:
@@ -92,7 +92,7 @@ def boringssl_paths(image: Image) -> dict[str, FieldPath]:
     function, offsets = image.function("SSL_in_init"), boringssl_offsets(image)
     if function is None or offsets is None:
         return {}
-    read = followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields
+    read = followed_in(image, function.address, Assumptions({"rdi": _CONNECTION})).fields
     paths = {field.path for field in read if len(field.path) == 2 and field.path[0] == offsets["boringssl"] and field.size == 8}
     path = paths.pop() if len(paths) == 1 else ()
     return {"in_init": FieldPath(path, 8)} if path and 0 <= path[1] < _MAX_OFFSET else {}
@@ -104,13 +104,17 @@ def _server(image: Image) -> dict[str, int]:
     if function is None:
         return {}
     fields = [
-        field for field in followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields if len(field.path) == 1
+        field
+        for field in followed_in(image, function.address, Assumptions({"rdi": _CONNECTION})).fields
+        if len(field.path) == 1
     ]
     if len(fields) != 1 or not 0 <= fields[0].path[0] < _MAX_OFFSET:
         return {}
     path, bits = fields[0].path, [1 << number for number in range(8 * fields[0].size)]
     set_by = [
-        bit for bit in bits if followed_in(image, function.address, Case({"rdi": _CONNECTION}, {path: bit})).results == [1]
+        bit
+        for bit in bits
+        if followed_in(image, function.address, Assumptions({"rdi": _CONNECTION}, {path: bit})).results == [1]
     ]
     return {"server": path[0], "server_bits": set_by[0]} if len(set_by) == 1 else {}
 

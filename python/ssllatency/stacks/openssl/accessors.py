@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from ssllatency.code.evaluate import followed, returned
 from ssllatency.code.returns import returned_address
-from ssllatency.code.values import Field, Place, Value
+from ssllatency.code.values import LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import Image
 
 _SSL_ACCESSORS = {
@@ -73,12 +73,16 @@ def _socket_descriptor(image: Image) -> int | None:
     target = image.pointer(table + control[0]) if table and control else None
     if table is None or target is None or image.constant(table, 4) != BIO_TYPE_SOCKET:
         return None
-    arguments: dict[str, Value] = {"rdi": Place("argument", 0), "rsi": _BIO_C_GET_FD, "rcx": Place("output", 0)}
+    arguments: dict[str, Value] = {
+        "rdi": SymbolicAddress("argument", 0),
+        "rsi": _BIO_C_GET_FD,
+        "rcx": SymbolicAddress("output", 0),
+    }
     stores = followed(image, target, arguments).stores
     values = {value for place, value in stores if place == arguments["rcx"]}
     value = values.pop() if len(values) == 1 else None
-    known = isinstance(value, Field) and value.whole and value.size == 4 and len(value.path) == 1
-    return value.path[0] if known and isinstance(value, Field) and 0 <= value.path[0] < _MAX_OFFSET else None
+    known = isinstance(value, LoadedField) and value.whole and value.size == 4 and len(value.path) == 1
+    return value.path[0] if known and isinstance(value, LoadedField) and 0 <= value.path[0] < _MAX_OFFSET else None
 
 
 def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
@@ -88,14 +92,14 @@ def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] |
     function = image.function(accessor)
     if function is None:
         return None
-    argument = Place("argument", 0)
+    argument = SymbolicAddress("argument", 0)
     return _one_field(returned(image, function.address, rdi=argument), depth) or _one_field(
         followed(image, function.address, {"rdi": argument}, _OF_CONNECTION).results, depth
     )
 
 
 def _one_field(values: Collection[Value | None], depth: int) -> tuple[int, ...] | None:
-    paths = {field.path for field in values if isinstance(field, Field) and len(field.path) == depth}
+    paths = {field.path for field in values if isinstance(field, LoadedField) and len(field.path) == depth}
     paths = {path for path in paths if any(path)} or paths
     path = paths.pop() if len(paths) == 1 else None
     return path if path and all(0 <= offset < _MAX_OFFSET for offset in path) else None
@@ -107,7 +111,7 @@ def _state(image: Image, hand_state: int | None) -> int | None:
     if function is None or hand_state is None:
         return None
     for fields in (dict[tuple[int, ...], int](), _OF_CONNECTION):
-        read = followed(image, function.address, {"rdi": Place("argument", 0)}, fields).fields
+        read = followed(image, function.address, {"rdi": SymbolicAddress("argument", 0)}, fields).fields
         offsets = {field.path[0] for field in read if len(field.path) == 1} - {0, hand_state}
         if len(offsets) == 1:
             return offsets.pop()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ssllatency.stacks.names import Names
     from ssllatency.stacks.openssl.handshake.code import OpenSslHandshakeCode
     from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
-    from ssllatency.stacks.openssl.tables.tails import Tails
+    from ssllatency.stacks.openssl.tables.tails import MethodTails
 
 
 _SONAME_VERSIONS = (".3", ".4", ".1.1", "")
@@ -140,11 +140,11 @@ class OpenSsl(Stack):
 
         return OpenSslTables(image)
 
-    def tails(self, image: Image) -> Tails:
+    def tails(self, image: Image) -> MethodTails:
         """Those through tables of methods."""
-        from ssllatency.stacks.openssl.tables.tails import Tails
+        from ssllatency.stacks.openssl.tables.tails import MethodTails
 
-        return Tails(image)
+        return MethodTails(image)
 
     def bio(self, image: Image) -> dict[str, int | None]:
         """The offsets that libcrypto's accessors show."""

@@ -10,7 +10,7 @@ import time
 from ssllatency.engines.source import HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
-from ssllatency.load.run import Ended, Output
+from ssllatency.load.run import StopReason, ToolOutput
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, all_processes, is_own, serving
 
@@ -53,10 +53,10 @@ def settle(session: HandshakeSource) -> None:
             break
 
 
-def complaints(output: Output, name: str) -> list[str]:
+def complaints(output: ToolOutput, name: str) -> list[str]:
     """How the tool ended, and the end of what it complained of."""
     sentences = [f"{name} printed so much that {output.cut_bytes} bytes of it weren't kept."] if output.cut_bytes else []
-    if output.ended is Ended.TIMEOUT:
+    if output.ended is StopReason.TIMEOUT:
         sentences.append(f"{name} was ended after {output.duration_s:.0f} s: --timeout gives it longer.")
     elif output.status < 0:
         sentences.append(f"{name} was killed by signal {-output.status}.")

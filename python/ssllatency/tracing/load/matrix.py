@@ -19,10 +19,10 @@ from ssllatency.load.matrix import cells as matrix_cells
 from ssllatency.load.matrix import file as matrix_file
 from ssllatency.load.matrix import table as matrix_csv
 from ssllatency.load.matrix.client import command, differences
-from ssllatency.load.matrix.duration import Times
-from ssllatency.load.matrix.plan import Factor, Matrix, Plan, Run, order
+from ssllatency.load.matrix.duration import TimeEstimate
+from ssllatency.load.matrix.plan import Factor, Matrix, MatrixRun, Plan, order
 from ssllatency.load.matrix.servers import process as servers
-from ssllatency.load.run import Ended, Output
+from ssllatency.load.run import StopReason, ToolOutput
 from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools.choice import TOOLS, report_of, version_of
 from ssllatency.model.arithmetic.snapshots import difference
@@ -52,17 +52,17 @@ def run(arguments: argparse.Namespace) -> int:
     for tool in sorted({cell[Factor.TOOL] for cell in plan.cells}):
         version_of(TOOLS[tool], account=of_tools(arguments.user))  # says where one isn't installed
     live.prepare()
-    with matrix_csv.Table.open(arguments.output, matrix) as table:
+    with matrix_csv.MatrixTable.open(arguments.output, matrix) as table:
         return _run(matrix, plan, table, arguments)
 
 
-def _left(matrix: Matrix, plan: Plan, output: str | None) -> Sequence[Run]:
+def _left(matrix: Matrix, plan: Plan, output: str | None) -> Sequence[MatrixRun]:
     """The runs that are left where the output holds some already."""
-    kept = matrix_csv.kept(output, matrix) if output else matrix_csv.Kept()
+    kept = matrix_csv.kept(output, matrix) if output else matrix_csv.MatrixRows()
     return order(plan.cells, matrix, kept.done)
 
 
-def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argparse.Namespace) -> int:
+def _run(matrix: Matrix, plan: Plan, table: matrix_csv.MatrixTable, arguments: argparse.Namespace) -> int:
     runs = order(plan.cells, matrix, table.kept.done)
     for sentence in matrix_words.beginning(matrix, plan, table.kept, runs):
         _say(sentence)
@@ -90,13 +90,13 @@ class _Bench:
     """The servers while they run and are traced, and what has been measured. `broken`: why a cell isn't run any more."""
 
     matrix: Matrix
-    table: matrix_csv.Table
+    table: matrix_csv.MatrixTable
     arguments: argparse.Namespace
     rows: list[Mapping[str, str]] = field(default_factory=list)
     broken: dict[tuple[str, ...], str] = field(default_factory=dict)
     stopped: bool = False
 
-    def set_up(self, runs: Sequence[Run], stack: ExitStack) -> None:
+    def set_up(self, runs: Sequence[MatrixRun], stack: ExitStack) -> None:
         """Starts the servers of these runs, and attaches to all of them once."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-matrix-")))
         folder.chmod(0o711)  # nginx's workers go through it to their pages
@@ -104,8 +104,8 @@ class _Bench:
         (folder / "keys").chmod(0o711)
         self.account = of_tools(self.arguments.user)
         cells = list(dict.fromkeys(run.cell for run in runs))
-        self.keys = servers.Keys.make(folder / "keys", cells, self.account)
-        self.servers: dict[str, servers.Server] = {}
+        self.keys = servers.CertificateFiles.make(folder / "keys", cells, self.account)
+        self.servers: dict[str, servers.MatrixServer] = {}
         pids: list[int] = []
         for name, entry in self.matrix.servers.items():
             of_it = [cell for cell in cells if cell[Factor.SERVER] == name]
@@ -124,9 +124,9 @@ class _Bench:
         self.session, self.follower = handshakes.attach(Ability.HANDSHAKES, resolved, self.arguments, stack)
         live.announce(resolved, None, what="handshakes")
 
-    def work(self, runs: Sequence[Run]) -> None:
+    def work(self, runs: Sequence[MatrixRun]) -> None:
         """Makes the runs one after the other, until the end or a signal."""
-        times = Times(self.matrix, runs)
+        times = TimeEstimate(self.matrix, runs)
         with Progress() as progress:
             for number, run in enumerate(runs, 1):
                 if stop_is_asked_for():
@@ -136,13 +136,13 @@ class _Bench:
                     self._once(run, times, progress, f"run {number} of {len(runs)}, {counted(len(self.broken), 'failed cell')}")
                 times.over(run)
 
-    def _once(self, run: Run, times: Times, progress: Progress, words: str) -> None:
+    def _once(self, run: MatrixRun, times: TimeEstimate, progress: Progress, words: str) -> None:
         """One run; what can't be kept of it makes its cell a broken one."""
         before = self.session.read(per_interval=True)
         output, line = self._drive(run, times, progress, words)
         driving.settle(self.session)
         server = difference(self.session.read(per_interval=True), before)
-        if output.ended is Ended.STOPPED:
+        if output.ended is StopReason.STOPPED:
             self.stopped = True
             return
         try:
@@ -157,7 +157,7 @@ class _Bench:
             self.table.append(row)
             self.rows.append(row)
 
-    def _drive(self, run: Run, times: Times, progress: Progress, words: str) -> tuple[Output, list[str]]:
+    def _drive(self, run: MatrixRun, times: TimeEstimate, progress: Progress, words: str) -> tuple[ToolOutput, list[str]]:
         """Runs the tool; meanwhile what the servers' processes bring is followed."""
         where = self.servers[run.cell[Factor.SERVER]].endpoint(servers.site_of(run.cell))
         line = command(run.cell, self.matrix, where, self.keys)
@@ -173,10 +173,10 @@ class _Bench:
         output = run_tool(line, timeout_s=limit_s, account=self.account, progress=meanwhile, stopped=stop_is_asked_for)
         return output, line
 
-    def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
+    def _client(self, output: ToolOutput, line: Sequence[str], run: MatrixRun) -> ClientReport:
         """The report of the tool; LoadError where it failed."""
         tool = run.cell[Factor.TOOL]
-        if output.ended is not Ended.ITSELF or output.status:
+        if output.ended is not StopReason.ITSELF or output.status:
             raise LoadError(" ".join(driving.complaints(output, tool)))
         report = report_of(TOOLS[tool], output, line)
         failed = report.figure("failed")
@@ -184,7 +184,7 @@ class _Bench:
             raise LoadError(f"{counted(round(failed.value), 'request')} of {tool} failed.")
         return report
 
-    def _check(self, server: Snapshot, run: Run) -> None:
+    def _check(self, server: Snapshot, run: MatrixRun) -> None:
         """LoadError where the server did something else than the cell is about."""
         measured = server.handshakes
         if measured is None or not measured.mix:

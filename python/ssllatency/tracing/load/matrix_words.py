@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ssllatency.load.matrix.duration import known_s
-from ssllatency.load.matrix.plan import Cell, Factor, Matrix, Plan, Run
-from ssllatency.load.matrix.table import RATE, REPEAT, Kept
+from ssllatency.load.matrix.plan import Cell, Factor, Matrix, MatrixRun, Plan
+from ssllatency.load.matrix.table import RATE, REPEAT, MatrixRows
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.statistics.effects import Effects, Observation, design
 from ssllatency.model.statistics.effects import effects as effects_of
@@ -22,7 +22,7 @@ _CALLS, _WALL = "calls_mean_us", "wall_mean_us"
 _MEASURED = {"CONNECTIONS/S": RATE, "IN CALLS": _CALLS, "WALL": _WALL}
 
 
-def dry_run(matrix: Matrix, plan: Plan, left: Sequence[Run]) -> str:
+def dry_run(matrix: Matrix, plan: Plan, left: Sequence[MatrixRun]) -> str:
     """The cells by the factors that vary, why others aren't run, and how long those take that are left."""
     varied = [factor for factor in Factor if len({cell[factor] for cell in plan.cells}) > 1]
     fixed = [f"{factor} {plan.cells[0][factor]}" for factor in Factor if factor not in varied]
@@ -49,7 +49,7 @@ def dropped(plan: Plan) -> list[str]:
     return [f"Left out, {counted(number, 'cell')}: {printable(reason)}." for reason, number in plan.dropped.items()]
 
 
-def _time(matrix: Matrix, runs: Sequence[Run]) -> str:
+def _time(matrix: Matrix, runs: Sequence[MatrixRun]) -> str:
     total_s, unknown = known_s(matrix, runs)
     parts = [f"about {_clock(total_s)}"] if total_s else []
     if unknown:
@@ -63,7 +63,7 @@ def _clock(whole_s: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
 
 
-def beginning(matrix: Matrix, plan: Plan, kept: Kept, runs: Sequence[Run]) -> list[str]:
+def beginning(matrix: Matrix, plan: Plan, kept: MatrixRows, runs: Sequence[MatrixRun]) -> list[str]:
     """The sentences about what is about to be run."""
     sentences = dropped(plan)
     if kept.torn:

@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeVar
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.fields import FieldError
-from ssllatency.probes.cache.kept import NO_ENTRY, Cache, Entry, Subject, Work
-from ssllatency.probes.cache.parts import Part, Settings
+from ssllatency.probes.cache.kept import NO_ENTRY, Cache, CachedFile, Entry, FileWork
+from ssllatency.probes.cache.parts import FilePart, Settings
 from ssllatency.targets import debug_roots
-from ssllatency.tracing.planning.reading import NO_ANSWER, Reading, hear, listen
+from ssllatency.tracing.planning.reading import NO_ANSWER, ReadingProcess, hear, listen
 from ssllatency.tracing.planning.reading import start as start_reading
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _Key = tuple[object, ...]
 class Start(Protocol):
     """Begins to read a file."""
 
-    def __call__(self, work: Work, *, interruptible: bool = True) -> Reading: ...
+    def __call__(self, work: FileWork, *, interruptible: bool = True) -> ReadingProcess: ...
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class File:
     root: str = "/"
 
     @cached_property
-    def subject(self) -> Subject:
+    def subject(self) -> CachedFile:
         """The same, with the roots in which debug files are looked for."""
-        return Subject(self.path, self.label, debug_roots(self.path, self.label, self.root))
+        return CachedFile(self.path, self.label, debug_roots(self.path, self.label, self.root))
 
     @property
     def size(self) -> int:
@@ -68,7 +68,7 @@ class _Record:
     file: File
     entry: Entry
     answers: dict[str, Any] = field(default_factory=dict)
-    reading: Reading | None = None
+    reading: ReadingProcess | None = None
     unkept: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -87,8 +87,8 @@ class Findings:
         self,
         cache: Cache,
         settings: Settings,
-        ahead: Sequence[Part[Any]] = (),
-        later: Sequence[Part[Any]] = (),
+        ahead: Sequence[FilePart[Any]] = (),
+        later: Sequence[FilePart[Any]] = (),
         start: Start | None = None,
     ) -> None:
         self._cache, self._settings = cache, settings
@@ -96,7 +96,7 @@ class Findings:
         self._start = start or start_reading
         self._files: dict[_Key, _Record] = {}
 
-    def ask(self, file: File, part: Part[T], *, interruptible: bool = True) -> T:
+    def ask(self, file: File, part: FilePart[T], *, interruptible: bool = True) -> T:
         """Return a finding about a file. ElfError where it can't be read. KeyboardInterrupt where a signal asks for the end,
         unless not `interruptible`: then it takes 40 s at most."""
         record = self._record_of(file)
@@ -158,7 +158,7 @@ class Findings:
         return record
 
     @staticmethod
-    def _has(record: _Record, part: Part[Any]) -> bool:
+    def _has(record: _Record, part: FilePart[Any]) -> bool:
         """Whether there is an answer, or why there is none."""
         if part.name not in record.answers and (kept := record.entry.part(part)) is not None:
             record.answers[part.name] = kept
@@ -172,7 +172,7 @@ class Findings:
 
     # Processes.
 
-    def _begin(self, record: _Record, parts: Sequence[Part[Any]], *, interruptible: bool = True) -> None:
+    def _begin(self, record: _Record, parts: Sequence[FilePart[Any]], *, interruptible: bool = True) -> None:
         """Has those of the parts made that aren't known."""
         self._keep(record)
         wanted = [part for part in dict.fromkeys(parts) if not self._has(record, part)]
@@ -181,7 +181,7 @@ class Findings:
                 self._go_on()
             self._listen()
         try:
-            record.reading = self._start(Work(record.file.subject, wanted, self._settings), interruptible=interruptible)
+            record.reading = self._start(FileWork(record.file.subject, wanted, self._settings), interruptible=interruptible)
         except SsllatencyError as error:
             record.answers.update((part.name, error) for part in wanted)
 
@@ -200,7 +200,7 @@ class Findings:
         for reading in self._readings():
             reading.go_on()
 
-    def _readings(self) -> dict[Reading, _Record]:
+    def _readings(self) -> dict[ReadingProcess, _Record]:
         """The processes that read, and of what."""
         return {record.reading: record for record in self._files.values() if record.reading and record.is_read}
 
@@ -215,7 +215,7 @@ class Findings:
         for reading, record in readings.items():
             self._take(record, reading)
 
-    def _take(self, record: _Record, reading: Reading) -> None:
+    def _take(self, record: _Record, reading: ReadingProcess) -> None:
         """Takes what has been said of a file."""
         for part in reading.work.parts:
             if reading.has_said(part) and part.name not in record.answers:
@@ -235,7 +235,7 @@ class Findings:
             record.unkept = {}
 
     @staticmethod
-    def _answer(record: _Record, reading: Reading, part: Part[Any]) -> Any:
+    def _answer(record: _Record, reading: ReadingProcess, part: FilePart[Any]) -> Any:
         if part.name in reading.errors:
             return reading.errors[part.name]
         try:
@@ -246,7 +246,7 @@ class Findings:
             record.unkept[part.key(reading.work.subject.label)] = part.to_values(answer)
         return answer
 
-    def _give_up(self, record: _Record, reading: Reading) -> None:
+    def _give_up(self, record: _Record, reading: ReadingProcess) -> None:
         """Says why there is no answer where the process ended too early. What only a report needs may be tried once more,
         unless its time is up."""
         first, *others = reading.work.parts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO, NoReturn
 
-    from ssllatency.probes.cache.kept import Work
+    from ssllatency.probes.cache.kept import FileWork
 
 _OWN_FILES = "/proc/self/"
 
@@ -48,7 +48,7 @@ class _ForkServer:
         """Whether it is to fork more readers."""
         return self._is_needed and not self._is_gone
 
-    def fork(self, work: Work, sending: int, *, interruptible: bool) -> Child | None:
+    def fork(self, work: FileWork, sending: int, *, interruptible: bool) -> Child | None:
         """A reader; None where the server has gone or is to go, or can't fork one."""
         from dataclasses import asdict
 
@@ -130,7 +130,7 @@ def is_running() -> bool:
     return _server is not None and _server.is_needed
 
 
-def fork_reader(work: Work, sending: int, *, interruptible: bool) -> Child | None:
+def fork_reader(work: FileWork, sending: int, *, interruptible: bool) -> Child | None:
     """A reader that the server forked, which does the work and says it into `sending`. None where there is no server (now)."""
     return _server.fork(work, sending, interruptible=interruptible) if _server else None
 
@@ -240,15 +240,15 @@ def _fork(request: dict[str, Any]) -> dict[str, Any]:
             os.close(descriptor)
 
 
-def _work(request: dict[str, Any], file: int) -> Work:
+def _work(request: dict[str, Any], file: int) -> FileWork:
     from ssllatency.code.machine import Emulation
-    from ssllatency.probes.cache.kept import Subject, Work
+    from ssllatency.probes.cache.kept import CachedFile, FileWork
     from ssllatency.probes.cache.parts import PARTS, Settings
 
     by_name = {part.name: part for part in PARTS}
     settings = request["settings"]
-    return Work(
-        Subject(f"{_OWN_FILES}fd/{file}", request["label"], tuple(request["debug_roots"])),
+    return FileWork(
+        CachedFile(f"{_OWN_FILES}fd/{file}", request["label"], tuple(request["debug_roots"])),
         [by_name[name] for name in request["parts"]],
         Settings(**settings | {"emulation": Emulation(**settings["emulation"])}),
     )

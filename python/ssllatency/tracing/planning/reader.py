@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache.kept import Work
-from ssllatency.probes.cache.parts import PARTS, Part
+from ssllatency.probes.cache.kept import FileWork
+from ssllatency.probes.cache.parts import PARTS, FilePart
 from ssllatency.probes.cache.store import planning_modules
 from ssllatency.tracing.planning.confinement import confine, limit, tie
 
@@ -27,12 +27,12 @@ _SECONDS, _BYTES_A_SECOND = 20, 5 << 20
 _SECONDS_UNINTERRUPTIBLE = 10  # the same where no signal ends it
 
 
-def processor_seconds(work: Work, stored: int, *, interruptible: bool) -> int:
+def processor_seconds(work: FileWork, stored: int, *, interruptible: bool) -> int:
     """The processor time that reading a file gets which has so many bytes beside its holes."""
     return _SECONDS * len(work.parts) + stored // _BYTES_A_SECOND if interruptible else _SECONDS_UNINTERRUPTIBLE
 
 
-def prepare(parts: Collection[Part[Any]] = PARTS) -> None:
+def prepare(parts: Collection[FilePart[Any]] = PARTS) -> None:
     """Brings in what makes these parts: later a process that reads may open no file."""
     others = tuple(f"{room}." for part in PARTS if part not in parts for room in part.rooms)
     for name in planning_modules():
@@ -40,7 +40,7 @@ def prepare(parts: Collection[Part[Any]] = PARTS) -> None:
             import_module(name.removesuffix(".__init__"))
 
 
-def be_reader(work: Work, sending: int, parent: int, *, interruptible: bool) -> NoReturn:
+def be_reader(work: FileWork, sending: int, parent: int, *, interruptible: bool) -> NoReturn:
     """Does the work in this process, which was forked for it, and ends it. `sending` takes the lines.
 
     Python's collector rests: looking through what the processes share, it would have each of them copy it.
@@ -55,7 +55,7 @@ def be_reader(work: Work, sending: int, parent: int, *, interruptible: bool) -> 
         os._exit(status)
 
 
-def _work(work: Work, sending: int, *, interruptible: bool) -> None:
+def _work(work: FileWork, sending: int, *, interruptible: bool) -> None:
     label = work.subject.label
     try:
         content = work.copy()
@@ -73,7 +73,7 @@ def _work(work: Work, sending: int, *, interruptible: bool) -> None:
             return
 
 
-def _make(work: Work, part: Part[Any], sending: int) -> bool:
+def _make(work: FileWork, part: FilePart[Any], sending: int) -> bool:
     """Says one part; whether it shows that the others aren't needed."""
     try:
         made = work.make(part)

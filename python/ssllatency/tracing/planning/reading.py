@@ -19,8 +19,8 @@ from typing import Any
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import helpers
-from ssllatency.probes.cache.kept import Content, Origin, Work
-from ssllatency.probes.cache.parts import Part
+from ssllatency.probes.cache.kept import Content, FileWork, Origin
+from ssllatency.probes.cache.parts import FilePart
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing.planning import fork_server
 from ssllatency.tracing.planning.fork_server import Child
@@ -39,14 +39,14 @@ NO_ANSWER = "was left out: the process that read it gave no answer"
 _NO_SENSE = "could not be read: its answer was malformed"
 
 
-class Reading:
+class ReadingProcess:
     """A process that reads a file, and what it has said so far: `content`, `origin`, and in `values` or `errors` the parts by
     name.
 
     `over`: it has ended. `failure` says why it did before it had said all. `is_hurried`: see hurry().
     """
 
-    def __init__(self, work: Work, child: Child, pipe: int, *, interruptible: bool = True) -> None:
+    def __init__(self, work: FileWork, child: Child, pipe: int, *, interruptible: bool = True) -> None:
         self.work = work
         self.content, self.origin = Content(), Origin()
         self.values: dict[str, object] = {}
@@ -63,7 +63,7 @@ class Reading:
         """The pipe's descriptor, for select()."""
         return self._pipe
 
-    def has_said(self, part: Part[Any]) -> bool:
+    def has_said(self, part: FilePart[Any]) -> bool:
         """Whether it has told of that part."""
         return part.name in self.values or part.name in self.errors
 
@@ -186,7 +186,7 @@ def _why(status: int) -> str:
     return NO_ANSWER
 
 
-def listen(readings: Collection[Reading], *, interruptible: bool = True) -> None:
+def listen(readings: Collection[ReadingProcess], *, interruptible: bool = True) -> None:
     """Waits until one of them has said something, or has ended. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken;
     not so unless `interruptible`, for what a report lacks once such a signal has ended the run."""
     while True:
@@ -196,7 +196,7 @@ def listen(readings: Collection[Reading], *, interruptible: bool = True) -> None
             return
 
 
-def hear(readings: Collection[Reading], timeout_s: float = 0) -> bool:
+def hear(readings: Collection[ReadingProcess], timeout_s: float = 0) -> bool:
     """Takes what they say, or have said already; whether any has, or has ended."""
     ready = select.select(readings, [], [], timeout_s)[0]
     for reading in ready:
@@ -205,7 +205,7 @@ def hear(readings: Collection[Reading], timeout_s: float = 0) -> bool:
     return bool(ready or late)
 
 
-def start(work: Work, *, interruptible: bool = True) -> Reading:
+def start(work: FileWork, *, interruptible: bool = True) -> ReadingProcess:
     """Has the work done by a process of its own, in 40 s at most unless `interruptible`. SsllatencyError where it can't be."""
     receiving, sending = os.pipe()
     with suppress(OSError):
@@ -218,10 +218,10 @@ def start(work: Work, *, interruptible: bool = True) -> Reading:
         raise SsllatencyError(f"{work.subject.label} can't be read: no process can be started ({error.strerror}).") from None
     finally:
         os.close(sending)
-    return Reading(work, child, receiving, interruptible=interruptible)
+    return ReadingProcess(work, child, receiving, interruptible=interruptible)
 
 
-def _fork(work: Work, sending: int, *, interruptible: bool) -> Child:
+def _fork(work: FileWork, sending: int, *, interruptible: bool) -> Child:
     if next(_forked) == _PREPARE_THEMSELVES:
         prepare()
     parent = os.getpid()

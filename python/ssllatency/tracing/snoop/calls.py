@@ -12,7 +12,7 @@ from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import SnoopSession, events_of, events_with_whom
 from ssllatency.output.printing import tell_line
 from ssllatency.reports.rows.sampling import unprinted
-from ssllatency.reports.text.events import JsonLines, Whom, columns
+from ssllatency.reports.text.events import JsonLines, WhomColumns, columns
 from ssllatency.reports.text.frame import lost
 from ssllatency.tracing import live
 from ssllatency.tracing.snoop.printer import Printer, page_for
@@ -31,7 +31,7 @@ class CallPrinter(Printer):
         self._session = session
         page = page_for(arguments.columns)
         self._lines = JsonLines(session.keys) if arguments.json else columns(session.keys, page)
-        self._whom = Whom(self._lines, session.keys.whom, page) if arguments.by else None
+        self._whom = WhomColumns(self._lines, session.keys.whom, page) if arguments.by else None
         self._wall_ns, self._compared = wall_clock_ns(), time.monotonic()
         super().__init__(session, ending, self._lines.heading, count=arguments.count, json=arguments.json, colour=page.colour)
 

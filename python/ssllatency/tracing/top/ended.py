@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.source import HandshakeSource
-from ssllatency.model.live.ended import Kept, folded
+from ssllatency.model.live.ended import EndedCounts, folded
 from ssllatency.model.live.reading import UNKNOWN, processes_of
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.tracing.top.services import Services
+from ssllatency.tracing.top.services import ServiceNames
 
 
 class LiveSession:
@@ -22,11 +22,11 @@ class LiveSession:
     """
 
     def __init__(
-        self, session: HandshakeSource, services: Services, most: int, is_there: Callable[[int], bool] = exists
+        self, session: HandshakeSource, services: ServiceNames, most: int, is_there: Callable[[int], bool] = exists
     ) -> None:
         self._session, self._services, self._most, self._is_there = session, services, most, is_there
         self._known: frozenset[int] = frozenset()
-        self._kept = Kept()
+        self._kept = EndedCounts()
         self.ended: Mapping[int, str] = {}
 
     @property

@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator
 
 from ssllatency.engines.source import HandshakeSource
-from ssllatency.model.live.reading import Reading
+from ssllatency.model.live.reading import LiveReading
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
 from ssllatency.tracing.top.ended import LiveSession
-from ssllatency.tracing.top.services import Services
+from ssllatency.tracing.top.services import ServiceNames
 
 
 class End(live.RunEnd):
@@ -44,15 +44,15 @@ class Reader:
 
     def __init__(self, session: HandshakeSource, resolved: Resolved, end: live.RunEnd, most: int) -> None:
         """`most` as for LiveSession."""
-        self._services = Services()
+        self._services = ServiceNames()
         self._session, self._resolved, self._end = LiveSession(session, self._services, most), resolved, end
 
-    def readings(self, interval: float | None) -> Iterator[Reading]:
+    def readings(self, interval: float | None) -> Iterator[LiveReading]:
         """One at once, one after each interval, and one at the end."""
         yield self._reading(self._session.read(per_interval=True))
         for snapshot in live.readings(self._session, self._end, interval, self._session.poll):
             yield self._reading(snapshot)
 
-    def _reading(self, snapshot: Snapshot) -> Reading:
+    def _reading(self, snapshot: Snapshot) -> LiveReading:
         services = self._services.names(snapshot)
-        return Reading(self._resolved.noted(snapshot), services, time.process_time(), self._session.ended)
+        return LiveReading(self._resolved.noted(snapshot), services, time.process_time(), self._session.ended)

@@ -11,7 +11,7 @@ from ssllatency import __version__
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.live.ended import folded
-from ssllatency.model.live.reading import Reading
+from ssllatency.model.live.reading import LiveReading
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.recordings import Writer
 from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
@@ -41,7 +41,7 @@ class Recorder:
         with self._lock:
             return self._stop() if self._writer else self._start()
 
-    def take(self, reading: Reading) -> str:
+    def take(self, reading: LiveReading) -> str:
         """Keeps what happened since the reading before, while it runs. A sentence where that failed, which ends the recording,
         else ""."""
         with self._lock:

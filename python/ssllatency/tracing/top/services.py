@@ -13,7 +13,7 @@ from ssllatency.targets.containers.service import Service, service_of
 _MOST = 4096  # processes; then half of them are forgotten, those first that haven't been seen for longest
 
 
-class Services:
+class ServiceNames:
     """Names of services by PID."""
 
     def __init__(self, look_up: Callable[[int, str], Service] = service_of) -> None:

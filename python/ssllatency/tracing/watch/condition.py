@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.tracing.watch.metrics import Metric, Sample
+from ssllatency.tracing.watch.metrics import IntervalSample, Metric
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -21,7 +21,7 @@ _SLACK = 0.25  # of an interval: intervals aren't exactly as long as they were m
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Threshold:
     """A figure and its limit. `over_s`: of the last so many seconds taken together; None for the last interval, or the run."""
 
     metric: Metric
@@ -42,10 +42,10 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ThresholdValue:
     """The value of a comparison's figure: None where it isn't known."""
 
-    comparison: Comparison
+    comparison: Threshold
     value: float | None
 
     @property
@@ -66,10 +66,10 @@ class Condition:
     """Holds where all comparisons of one of its alternatives hold. `text` is as it was written."""
 
     text: str
-    alternatives: tuple[tuple[Comparison, ...], ...]
+    alternatives: tuple[tuple[Threshold, ...], ...]
 
     @property
-    def comparisons(self) -> tuple[Comparison, ...]:
+    def comparisons(self) -> tuple[Threshold, ...]:
         """All of them, each once, in their order."""
         return tuple(dict.fromkeys(comparison for chain in self.alternatives for comparison in chain))
 
@@ -78,10 +78,10 @@ class Condition:
         """The longest time that a comparison is about."""
         return max((comparison.over_s or 0.0 for comparison in self.comparisons), default=0.0)
 
-    def verdict(self, values: Mapping[Comparison, float | None]) -> tuple[Reading, ...]:
+    def verdict(self, values: Mapping[Threshold, float | None]) -> tuple[ThresholdValue, ...]:
         """The readings of the first alternative that holds; () where none does."""
         for chain in self.alternatives:
-            readings = tuple(Reading(comparison, values[comparison]) for comparison in chain)
+            readings = tuple(ThresholdValue(comparison, values[comparison]) for comparison in chain)
             if all(reading.holds for reading in readings):
                 return readings
         return ()
@@ -92,9 +92,9 @@ class Recent:
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
-        self._samples: dict[Comparison, deque[Sample]] = {comparison: deque() for comparison in condition.comparisons}
+        self._samples: dict[Threshold, deque[IntervalSample]] = {comparison: deque() for comparison in condition.comparisons}
 
-    def take(self, interval: Snapshot) -> tuple[Reading, ...]:
+    def take(self, interval: Snapshot) -> tuple[ThresholdValue, ...]:
         """Adds an interval; the readings by which the condition holds now, () where it doesn't."""
         values = {}
         for comparison, samples in self._samples.items():
@@ -102,7 +102,7 @@ class Recent:
             values[comparison] = self._value(comparison, samples)
         return self._condition.verdict(values)
 
-    def _value(self, comparison: Comparison, samples: deque[Sample]) -> float | None:
+    def _value(self, comparison: Threshold, samples: deque[IntervalSample]) -> float | None:
         """Of the time that the comparison is about; None until so much has been seen."""
         over_s = comparison.over_s or 0.0
         while len(samples) > 1 and sum(sample.seconds for sample in samples) - samples[0].seconds >= over_s - _SLACK:
@@ -111,6 +111,6 @@ class Recent:
         return comparison.metric.figure.value(samples) if covered else None
 
 
-def joined(readings: Sequence[Reading]) -> str:
+def joined(readings: Sequence[ThresholdValue]) -> str:
     """The readings in words."""
     return " and ".join(reading.words for reading in readings)

@@ -10,7 +10,7 @@ from ssllatency.output.printing import tell
 
 if TYPE_CHECKING:
     from ssllatency.tracing.watch.condition import Condition
-    from ssllatency.tracing.watch.metrics import Sample
+    from ssllatency.tracing.watch.metrics import IntervalSample
 
 STATUS = 3
 
@@ -21,7 +21,7 @@ class FailIf:
     def __init__(self, condition: Condition | None) -> None:
         self._condition = condition
         comparisons = condition.comparisons if condition else ()
-        self._samples: dict[object, list[Sample]] = {comparison: [] for comparison in comparisons}
+        self._samples: dict[object, list[IntervalSample]] = {comparison: [] for comparison in comparisons}
 
     def take(self, snapshot: Snapshot) -> None:
         """The run, or an interval of it."""
@@ -33,7 +33,7 @@ class FailIf:
         aren't known."""
         if self._condition is None:
             return 0
-        from ssllatency.tracing.watch.condition import Reading, joined  # not before there is a condition
+        from ssllatency.tracing.watch.condition import ThresholdValue, joined  # not before there is a condition
 
         values = {
             comparison: comparison.metric.figure.value(self._samples[comparison]) for comparison in self._condition.comparisons
@@ -42,7 +42,7 @@ class FailIf:
         if readings:
             tell(f"--fail-if holds: {joined(readings)}.")
             return STATUS
-        unknown = [Reading(comparison, None) for comparison, value in values.items() if value is None]
+        unknown = [ThresholdValue(comparison, None) for comparison, value in values.items() if value is None]
         if unknown:
             tell(f"--fail-if doesn't hold, but {joined(unknown)}.")
         return 0

@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from ssllatency.errors import SsllatencyError, did_you_mean
 from ssllatency.reports.words.units import duration_of
-from ssllatency.tracing.watch.condition import OPERATORS, Comparison, Condition
-from ssllatency.tracing.watch.metrics import Figure, Metric, Subject, Subjects, Unit, figure_of, subject_of
+from ssllatency.tracing.watch.condition import OPERATORS, Condition, Threshold
+from ssllatency.tracing.watch.metrics import Metric, MetricFigure, MetricSubject, Subjects, Unit, figure_of, subject_of
 
 _TOKEN = re.compile(
     r"(?P<word>[A-Za-z]\w*(?:\.\d)?)|(?P<number>[\d.][\w.%/]*|%|/s)|(?P<operator>[<>]=?|=+|!=)|(?P<odd>\S)", re.ASCII
@@ -80,13 +80,13 @@ class _Parser:
         expected = "`and`, `or` or `for`" if self._over else "`and` or `or`"
         self._fail(f"here {expected} is expected, or the end")
 
-    def _chain(self) -> tuple[Comparison, ...]:
+    def _chain(self) -> tuple[Threshold, ...]:
         chain = [self._comparison()]
         while self._accept("and"):
             chain.append(self._comparison())
         return _with_over(chain)
 
-    def _comparison(self) -> Comparison:
+    def _comparison(self) -> Threshold:
         self._number += 1
         if self._number > _MOST:
             self._fail(f"a condition has at most {_MOST} comparisons")
@@ -95,7 +95,7 @@ class _Parser:
             self._fail(f"here one of {', '.join(OPERATORS)} is expected")
         sign = self._take().text
         limit = self._value(metric.figure)
-        return Comparison(metric, sign, limit, self._over_s() if self._next.text == "for" else None)
+        return Threshold(metric, sign, limit, self._over_s() if self._next.text == "for" else None)
 
     def _metric(self) -> Metric:
         subject = self._subject()
@@ -110,7 +110,7 @@ class _Parser:
             self._fail(f"what of {subject.name}: {', '.join(subject.figures)}?")
         return Metric(subject, figure)
 
-    def _subject(self) -> Subject:
+    def _subject(self) -> MetricSubject:
         """By as many words as possible, which may be joined by _ as in JSON."""
         tokens = takewhile(lambda token: token.kind == "word", self._tokens[self._at : self._at + self._most_words])
         words = [token.text for token in tokens]
@@ -130,11 +130,11 @@ class _Parser:
         meant = did_you_mean(" ".join(words[:2]), no_functions) or first or f"there are {_WHAT_THERE_IS}"
         self._fail(f"{words[0]} is nothing that is measured here: {meant.rstrip()}")
 
-    def _refuse_figure(self, subject: Subject) -> NoReturn:
+    def _refuse_figure(self, subject: MetricSubject) -> NoReturn:
         meant = did_you_mean(self._next.text, subject.figures)
         self._fail(f"{subject.name} has no {self._next.text}: {meant or 'it has '}{', '.join(subject.figures)}")
 
-    def _value(self, figure: Figure) -> float:
+    def _value(self, figure: MetricFigure) -> float:
         first = self._next
         if first.kind != "number":
             self._fail(f"here {figure.unit.value} is expected")
@@ -180,7 +180,7 @@ class _Parser:
         raise ConditionError(sentence, self._text, (first or self._next).start, (last or self._next).end)
 
 
-def _with_over(chain: Sequence[Comparison]) -> tuple[Comparison, ...]:
+def _with_over(chain: Sequence[Threshold]) -> tuple[Threshold, ...]:
     """Each comparison without a time has that of the next one in the chain that has one."""
     over_s, comparisons = None, []
     for comparison in reversed(chain):

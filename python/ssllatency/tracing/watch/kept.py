@@ -14,7 +14,7 @@ MOST_BYTES = 64 << 20
 _LEVEL = 1  # of compression: an interval's names and empty buckets compress well by any
 
 
-class Kept:
+class RecentIntervals:
     """At most the last `seconds` of intervals, and at most so many bytes of them."""
 
     def __init__(self, seconds: float, most_bytes: int = MOST_BYTES) -> None:

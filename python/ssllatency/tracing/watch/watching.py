@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.words.units import counted
-from ssllatency.tracing.watch.condition import Condition, Reading, Recent, joined
+from ssllatency.tracing.watch.condition import Condition, Recent, ThresholdValue, joined
 from ssllatency.tracing.watch.incident import Incidents, Step
-from ssllatency.tracing.watch.kept import Kept
+from ssllatency.tracing.watch.kept import RecentIntervals
 
 INTERVAL_S = 1.0
 
@@ -30,7 +30,7 @@ class Incident:
     """When a condition began to hold (RFC 3339), by which readings, on which host, and the recording's text and size."""
 
     began: str
-    readings: tuple[Reading, ...]
+    readings: tuple[ThresholdValue, ...]
     condition: str
     host: str
     recording: str
@@ -51,15 +51,15 @@ class Watcher:
         condition: Condition,
         bounds: Bounds,
         made_by: tuple[str, str],
-        begun: Callable[[Sequence[Reading]], None],
+        begun: Callable[[Sequence[ThresholdValue]], None],
         over: Callable[[Incident], None],
     ) -> None:
         """`made_by`: the version and the command line that recordings name."""
         self._condition, self._recent = condition, Recent(condition)
         self._incidents = Incidents(bounds.after_s, bounds.quiet_s)
-        self._kept = Kept(bounds.before_s)
+        self._kept = RecentIntervals(bounds.before_s)
         self._made_by, self._begun, self._over = made_by, begun, over
-        self._readings: tuple[Reading, ...] = ()
+        self._readings: tuple[ThresholdValue, ...] = ()
         self._began = ""
         self._last: Snapshot | None = None
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tests.matrices import SERVER, matrix, plan
 
-from ssllatency.load.matrix.plan import Factor, Run, order
+from ssllatency.load.matrix.plan import Factor, MatrixRun, order
 
 OPENSSL = 'seconds = 1\nconnections = 9\n[servers.plain]\nkind = "openssl"\n'
 RUNNING = 'seconds = 1\nconnections = 9\n[servers.live]\nkind = "running"\naddress = "web:443"\nkey = "Ed25519"\n'
@@ -85,7 +85,7 @@ def test_rounds_hold_each_cell_once() -> None:
     whole, cells = matrix(TWELVE), plan(TWELVE).cells
     runs = order(cells, whole)
     assert [run.repeat for run in runs] == [None] * 12 + [repeat for repeat in range(1, 6) for _ in range(12)]
-    assert Counter(runs) == {Run(cell, repeat): 1 for cell in cells for repeat in (None, *range(1, 6))}
+    assert Counter(runs) == {MatrixRun(cell, repeat): 1 for cell in cells for repeat in (None, *range(1, 6))}
 
 
 def test_rounds_are_shuffled_anew_and_the_same_twice() -> None:

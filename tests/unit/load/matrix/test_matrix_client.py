@@ -14,7 +14,7 @@ from ssllatency.load.matrix.client import command, differences
 from ssllatency.load.matrix.plan import KEYS
 from ssllatency.load.matrix.servers.certificates import Certificate
 from ssllatency.load.matrix.servers.nginx_configuration import configuration
-from ssllatency.load.matrix.servers.process import Keys, free_ports, site_of
+from ssllatency.load.matrix.servers.process import CertificateFiles, free_ports, site_of
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, YES, Label, Part
 
 WHERE = Endpoint("127.0.0.1", 8443)
@@ -27,10 +27,10 @@ LABELS = {
 }
 
 
-def keys(folder: Path) -> Keys:
+def keys(folder: Path) -> CertificateFiles:
     """Without the files themselves."""
     made = {f"client-{kind}": Certificate(Path(f"/k/{kind}.crt"), Path(f"/k/{kind}.key")) for kind in KEYS}
-    return Keys(folder, made, Path("/k/clients.crt"))
+    return CertificateFiles(folder, made, Path("/k/clients.crt"))
 
 
 def words(folder: Path, factors: str) -> str:

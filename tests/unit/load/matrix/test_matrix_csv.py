@@ -14,8 +14,8 @@ from tests.measured.handshakes import Shake, handshakes_of
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix.plan import Factor
-from ssllatency.load.matrix.table import COLUMNS, Table, kept, row
-from ssllatency.model.client import ClientReport, Connections, Figure
+from ssllatency.load.matrix.table import COLUMNS, MatrixTable, kept, row
+from ssllatency.model.client import ClientReport, ConnectionBounds, Figure
 from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
 from ssllatency.model.snapshot import Losses, Snapshot
 
@@ -24,7 +24,7 @@ RESUMED = Shake({Part.REST: 500_000}, {Label.RESUMED: YES})
 FAILED = Shake({Part.REST: 100_000}, ending=Ending.FAILURE, reason="no shared cipher")
 RATE = Figure("connections a second", 1234.5678, "1/s", "")
 CLIENT = ClientReport(
-    "s_time", figures=(RATE, Figure("bytes a connection", 288.0, "bytes", "")), connections=Connections(4, 4, "")
+    "s_time", figures=(RATE, Figure("bytes a connection", 288.0, "bytes", "")), connections=ConnectionBounds(4, 4, "")
 )
 MATRIX, CELL = matrix(), only_cell()
 
@@ -62,7 +62,7 @@ def test_the_parts_add_up_to_the_whole() -> None:
 
 def test_what_is_not_known_is_empty() -> None:
     server = replace(measured(FAILED), losses=Losses(map_full=3))
-    found = row(MATRIX, CELL, 1, server, ClientReport("h2load", connections=Connections(4, None, "")))
+    found = row(MATRIX, CELL, 1, server, ClientReport("h2load", connections=ConnectionBounds(4, None, "")))
     empty = ("connections", "connections_per_s", "bytes_per_connection", "resumed_share")
     assert [found[name] for name in empty] == [""] * 4
     assert "wall_p50_us" not in found
@@ -71,10 +71,10 @@ def test_what_is_not_known_is_empty() -> None:
 
 def test_a_table_is_continued(tmp_path: Path) -> None:
     file = tmp_path / "runs.csv"
-    with Table.open(str(file), MATRIX) as table:
+    with MatrixTable.open(str(file), MATRIX) as table:
         assert table.kept.rows == ()
         table.append(made(1))
-    with Table.open(str(file), MATRIX) as table:
+    with MatrixTable.open(str(file), MATRIX) as table:
         assert table.kept.done == {(CELL.key, 1)}
         table.append(made(2))
     with file.open() as text:
@@ -87,41 +87,41 @@ def test_a_table_is_continued(tmp_path: Path) -> None:
 def test_every_torn_end_is_mended(tmp_path: Path) -> None:
     """Wherever a crash cut the last row, what was whole stays, and what is appended begins a line of its own."""
     file = tmp_path / "runs.csv"
-    with Table.open(str(file), MATRIX) as table:
+    with MatrixTable.open(str(file), MATRIX) as table:
         table.append(made(1))
         whole = file.read_bytes()
         table.append(made(2))
     both = file.read_bytes()
     for length in range(len(both)):
         file.write_bytes(both[:length])
-        with Table.open(str(file), MATRIX) as table:
+        with MatrixTable.open(str(file), MATRIX) as table:
             assert table.kept.torn == (both[:length][-1:] not in (b"", b"\n"))
             assert len(table.kept.rows) == (length >= len(whole))
             table.append(made(2))
-        with Table.open(str(file), MATRIX) as table:
+        with MatrixTable.open(str(file), MATRIX) as table:
             assert (CELL.key, 2) in table.kept.done
             assert not table.kept.torn
 
 
 def test_a_table_has_one_writer(tmp_path: Path) -> None:
     file = str(tmp_path / "runs.csv")
-    with Table.open(file, MATRIX) as table:
+    with MatrixTable.open(file, MATRIX) as table:
         table.append(made(1))
         with pytest.raises(LoadError, match=r"runs\.csv is being written by another run of a matrix\."):
-            Table.open(file, MATRIX)
+            MatrixTable.open(file, MATRIX)
         table.append(made(2))
-    with Table.open(file, MATRIX) as table:
+    with MatrixTable.open(file, MATRIX) as table:
         assert len(table.kept.rows) == 2
 
 
 def test_another_matrix_is_refused(tmp_path: Path) -> None:
     file = str(tmp_path / "runs.csv")
-    with Table.open(file, MATRIX) as table:
+    with MatrixTable.open(file, MATRIX) as table:
         table.append(made())
-    with Table.open(file, matrix(head=f"repeats = 99\n{SERVER}")) as table:
+    with MatrixTable.open(file, matrix(head=f"repeats = 99\n{SERVER}")) as table:
         assert len(table.kept.rows) == 1
     with pytest.raises(LoadError, match="holds runs of another matrix"):
-        Table.open(file, matrix('key = "Ed25519"'))
+        MatrixTable.open(file, matrix('key = "Ed25519"'))
 
 
 def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
@@ -140,28 +140,28 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     ):
         file.write_bytes(text.encode())
         with pytest.raises(LoadError, match=words):
-            Table.open(str(file), MATRIX)
+            MatrixTable.open(str(file), MATRIX)
         with pytest.raises(LoadError, match=words):
             kept(str(file), MATRIX)
         assert file.read_bytes() == text.encode()
     with pytest.raises(LoadError, match="can't be written"):
-        Table.open(str(tmp_path), MATRIX)
+        MatrixTable.open(str(tmp_path), MATRIX)
 
 
 def test_a_table_is_for_its_owner_alone_and_written_through_no_link(tmp_path: Path) -> None:
     file, link = tmp_path / "runs.csv", tmp_path / "link.csv"
-    with Table.open(str(file), MATRIX):
+    with MatrixTable.open(str(file), MATRIX):
         assert file.stat().st_mode & 0o777 == 0o600
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LoadError, match="can't be written"):
-        Table.open(str(link), MATRIX)
+        MatrixTable.open(str(link), MATRIX)
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", str(tmp_path / "pipe")):
-        for made_of in (Table.open, kept):
+        for made_of in (MatrixTable.open, kept):
             with pytest.raises(LoadError, match="isn't a regular file"):
                 made_of(path, MATRIX)
     with pytest.raises(LoadError, match="isn't a regular file"):
@@ -172,7 +172,7 @@ def test_a_table_is_looked_at(tmp_path: Path) -> None:
     """Also one that is being written, and nothing is changed."""
     file = tmp_path / "runs.csv"
     assert kept(str(file), MATRIX).rows == ()
-    with Table.open(str(file), MATRIX) as table:
+    with MatrixTable.open(str(file), MATRIX) as table:
         table.append(made(1))
         with file.open("a") as more:
             more.write("torn")

@@ -10,7 +10,7 @@ from tests.matrices import SERVER, matrix
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix import file as matrix_file
-from ssllatency.load.matrix.plan import Factor, Kind
+from ssllatency.load.matrix.plan import Factor, ServerKind
 
 RUNNING = '[servers.live]\nkind = "running"\naddress = "[::1]:443"\nkey = "RSA-2048"\n'
 OTHERS = """
@@ -37,7 +37,7 @@ server = ["plain"]
 def test_what_a_file_says() -> None:
     found = matrix_file.parse(OTHERS)
     assert (found.repeats, found.warm_up, found.seed, found.clients, found.seconds) == (7, 0, 3, 20, 2)
-    assert found.servers["web"].kind is Kind.NGINX
+    assert found.servers["web"].kind is ServerKind.NGINX
     assert found.servers["web"].main == ("ssl_engine offload;",)
     assert found.servers["plain"].options == ("-no_ticket",)
     assert found.factors[Factor.KEY] == ("RSA-2048", "Ed25519")

@@ -19,15 +19,15 @@ from textual.widgets import Input, Log, Static
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.history import History
-from ssllatency.model.live.reading import Reading
+from ssllatency.model.live.reading import LiveReading
 from ssllatency.output.screen.app import Ended, Read, TopApp, View
-from ssllatency.output.screen.child import Child
+from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.need import forget_settings, need_textual
-from ssllatency.reports.live.shown import Choice
+from ssllatency.reports.live.shown import ViewChoice
 
 NGINX, OTHER, LB = "nginx(17)", "nginx(18)", "haproxy(40)"
 SECONDS = [[shake(NGINX), shake(OTHER), shake(NGINX, 8), shake(LB), failed(NGINX)]] * 5
-AT_FIRST = Choice()
+AT_FIRST = ViewChoice()
 Steps = Callable[[Pilot[None], TopApp], Awaitable[None]]
 
 
@@ -43,7 +43,7 @@ class Recorder:
         self.running, self.file = not self.running, "x.jsonl"
         return "Recording to x.jsonl" if self.running else "x.jsonl holds 3 intervals."
 
-    def take(self, reading: Reading) -> str:
+    def take(self, reading: LiveReading) -> str:
         del reading
         return ""
 
@@ -68,7 +68,7 @@ class Lines:
 
 def run(
     steps: Steps,
-    choice: Choice = AT_FIRST,
+    choice: ViewChoice = AT_FIRST,
     size: tuple[int, int] = (80, 24),
     recorder: Recorder | None = None,
     by: tuple[Label, ...] = (Label.VERSION,),
@@ -212,7 +212,7 @@ def test_paused_it_stays_as_it_is_and_misses_nothing() -> None:
         await pilot.press("space")
         assert row_of(app, "docker:lb")[1] == "19.4"  # 155 in 8 s
 
-    run(steps, Choice(window_s=300))
+    run(steps, ViewChoice(window_s=300))
 
 
 def test_details_go_on_while_they_are_seen() -> None:
@@ -242,9 +242,9 @@ def test_help_is_there() -> None:
 def test_the_chosen_row_is_snooped_on_until_one_goes_back() -> None:
     started: list[Lines] = []
 
-    def snoop(arguments: Sequence[str]) -> Child:
+    def snoop(arguments: Sequence[str]) -> ChildCommand:
         started.append(Lines(arguments))
-        return cast("Child", started[-1])
+        return cast("ChildCommand", started[-1])
 
     async def steps(pilot: Pilot[None], app: TopApp) -> None:
         await pilot.press("s")
@@ -264,9 +264,9 @@ def test_the_chosen_row_is_snooped_on_until_one_goes_back() -> None:
 def test_what_is_snooped_on_ends_with_the_application() -> None:
     started: list[Lines] = []
 
-    def snoop(arguments: Sequence[str]) -> Child:
+    def snoop(arguments: Sequence[str]) -> ChildCommand:
         started.append(Lines(arguments))
-        return cast("Child", started[-1])
+        return cast("ChildCommand", started[-1])
 
     async def steps(pilot: Pilot[None], app: TopApp) -> None:
         await pilot.press("s")
@@ -281,7 +281,7 @@ def test_what_is_snooped_on_ends_with_the_application() -> None:
 def test_a_row_without_processes_is_not_snooped_on() -> None:
     """What is beyond the bound on rows."""
 
-    def refuse(arguments: Sequence[str]) -> Child:
+    def refuse(arguments: Sequence[str]) -> ChildCommand:
         raise AssertionError(arguments)
 
     async def steps(pilot: Pilot[None], app: TopApp) -> None:

@@ -21,7 +21,7 @@ TOP = Path(__file__).resolve().parents[4]
 PROGRAM = """
 import sys, threading
 from ssllatency.output.screen.running import run_screen
-from ssllatency.reports.live.shown import Choice
+from ssllatency.reports.live.shown import ViewChoice
 from tests.measured.live_readings import readings, shake
 
 class Recorder:
@@ -40,7 +40,7 @@ def read():
     print("the reader has ended", file=sys.__stdout__)
 
 how, stop = sys.argv[1], threading.Event()
-run_screen(read(), stop.set, Choice(), Recorder(), lambda: "")
+run_screen(read(), stop.set, ViewChoice(), Recorder(), lambda: "")
 """
 ENTERED, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ssllatency.probes.cache.kept import Cache, Subject, Work
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
+from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
+from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, FilePart, Settings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.planning import reading
 from ssllatency.tracing.planning.findings import File, Findings, Start
 from ssllatency.tracing.planning.fork_server import Child
-from ssllatency.tracing.planning.reading import Reading
+from ssllatency.tracing.planning.reading import ReadingProcess
 
 T = TypeVar("T")
 
@@ -30,8 +30,8 @@ class FileInRoots(File):
     roots: tuple[str, ...] = ("/",)
 
     @property
-    def subject(self) -> Subject:  # type: ignore[override]
-        return Subject(self.path, self.label, self.roots)
+    def subject(self) -> CachedFile:  # type: ignore[override]
+        return CachedFile(self.path, self.label, self.roots)
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Asker:
         """The names."""
         return self.ask(NAMES, path)
 
-    def ask(self, part: Part[T], path: Path, **settings: Any) -> tuple[T, bool]:
+    def ask(self, part: FilePart[T], path: Path, **settings: Any) -> tuple[T, bool]:
         """Any part."""
         read: list[str] = []
 
-        def start(work: Work, *, interruptible: bool = True) -> Reading:
+        def start(work: FileWork, *, interruptible: bool = True) -> ReadingProcess:
             read.append(work.subject.path)
             return self.start(work, interruptible=interruptible)
 
@@ -66,7 +66,7 @@ class Asker:
         return findings.ask(FileInRoots(str(path), str(path), roots=self.roots), part), not read
 
 
-def said(work: Work, *lines: object) -> Reading:
+def said(work: FileWork, *lines: object) -> ReadingProcess:
     """What a process says that is asked to do the work, whatever it is made to say."""
     receiving, sending = os.pipe()
     pid = os.fork()
@@ -75,10 +75,10 @@ def said(work: Work, *lines: object) -> Reading:
             pipe.write("".join(json.dumps(line) + "\n" for line in lines))
         os._exit(0)
     os.close(sending)
-    return Reading(work, Child(pid, lambda: os.waitpid(pid, 0)[1]), receiving)
+    return ReadingProcess(work, Child(pid, lambda: os.waitpid(pid, 0)[1]), receiving)
 
 
-def line_of(work: Work, part: Part[Any], alter: Callable[[Any], object] = lambda _: None) -> dict[str, object]:
+def line_of(work: FileWork, part: FilePart[Any], alter: Callable[[Any], object] = lambda _: None) -> dict[str, object]:
     """The part as a process says it, altered."""
     values = part.to_values(work.make(part))
     alter(values)
@@ -89,7 +89,7 @@ def code_that_asks(part: str, path: Path, directory: Path) -> str:
     """Python that takes what is kept, `found`. `part` is called as in ssllatency.probes.cache.parts."""
     return (
         f"from ssllatency.probes.cache.parts import {part}, Settings\n"
-        "from ssllatency.probes.cache.kept import Cache, Subject\n"
-        f"subject = Subject({str(path)!r}, {str(path)!r})\n"
+        "from ssllatency.probes.cache.kept import Cache, CachedFile\n"
+        f"subject = CachedFile({str(path)!r}, {str(path)!r})\n"
         f"found = Cache(Path({str(directory)!r})).entry(subject, Settings()).part({part})\n"
     )

@@ -21,12 +21,12 @@ from tests.unit.probes.cache.fresh import printed
 from ssllatency.code.machine import Emulation
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import Work
+from ssllatency.probes.cache.kept import FileWork
 from ssllatency.probes.cache.parts import PLAN
 from ssllatency.probes.cache.store import default_directory
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
-from ssllatency.tracing.planning.reading import Reading
+from ssllatency.tracing.planning.reading import ReadingProcess
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
         with library.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
             mapping[site : site + len(code)] = code
 
-    def start(work: Work, **_: bool) -> Reading:
+    def start(work: FileWork, **_: bool) -> ReadingProcess:
         """Here, with the writer at work."""
         written(b"\x90\x90\x90")
         content = work.copy()
@@ -333,7 +333,7 @@ PLANNED = {"part": "plan", "values": {}}
 def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directory: Path, lines: list[Any]) -> None:
     """Whatever a process says that was taken over by the file it planned."""
 
-    def start(work: Work, **_: bool) -> Reading:
+    def start(work: FileWork, **_: bool) -> ReadingProcess:
         return said(work, *lines)
 
     with pytest.raises(ElfError, match="was malformed"):
@@ -357,7 +357,7 @@ def test_a_site_past_the_confirmed_code_is_not_believed(library: Path, directory
     def further(values: dict[str, Any]) -> None:
         values["operations"][0]["probes"][0]["offset"] += 4096
 
-    def start(work: Work, **_: bool) -> Reading:
+    def start(work: FileWork, **_: bool) -> ReadingProcess:
         return said(work, asdict(work.copy()), asdict(work.open()), line_of(work, PLAN, further))
 
     with pytest.raises(ElfError, match="was malformed"):

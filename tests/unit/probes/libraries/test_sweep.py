@@ -31,7 +31,7 @@ from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.plan import Leaving, Probe, Role
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.tables.tails import Tails
+from ssllatency.stacks.openssl.tables.tails import MethodTails
 from ssllatency.stacks.operation import Operation
 
 SEED = 3805
@@ -45,7 +45,7 @@ MUTATED = 120  # plans of a library that are spoiled on purpose
 EMULATIONS = (BASELINE, Emulation(multibyte_nops=True), Emulation(True, True), Emulation(True, True, calls=False))
 
 
-class NoTables(Tails):
+class NoTables(MethodTails):
     """Method tables are of the catalogue's functions; these here are others."""
 
     def targets(self, function: int, slot: int) -> Sequence[int] | None:

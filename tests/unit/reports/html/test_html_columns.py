@@ -15,7 +15,7 @@ from tests.unit.reports.report_samples import series_of, snapshot_of
 from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.html.plots.columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful
+from ssllatency.reports.html.plots.columns import MOST_COLUMNS, Pick, PlotColumn, calls_of, side_by_side, successful
 from ssllatency.reports.html.plots.heatmap import LEVELS, scale_of
 
 READ = calls_of("SSL_read")
@@ -26,7 +26,7 @@ def _interval(second: float, duration_s: float = 1.0, calls: int = 1) -> Snapsho
     return at(snapshot_of(*series), second, duration_s)
 
 
-def columns(recording: Recording, pick: Pick, most: int = MOST_COLUMNS) -> list[Column]:
+def columns(recording: Recording, pick: Pick, most: int = MOST_COLUMNS) -> list[PlotColumn]:
     """Those of one recording by itself."""
     return side_by_side([recording], pick, most)[0]
 

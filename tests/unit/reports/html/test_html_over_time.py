@@ -11,9 +11,9 @@ from tests.unit.reports.report_samples import series_of, snapshot_of
 
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome
-from ssllatency.reports.html.blocks import Figure, Section, Sentences
+from ssllatency.reports.html.blocks import PageSection, PlotBlock, Sentences
 from ssllatency.reports.html.over_time import over_time
-from ssllatency.reports.html.tables import Table
+from ssllatency.reports.html.tables import HtmlTable
 
 _HEATMAP = "Numbers of the heatmap: durations in each span of time"
 
@@ -24,27 +24,27 @@ def _every(length_s: float, counts: list[int], duration_ns: int = 1000) -> Recor
     return Recording.of([at(snapshot_of(one), number * length_s, length_s) for number, one in enumerate(calls)])
 
 
-def _section(recording: Recording, before: Recording | None = None) -> Section:
+def _section(recording: Recording, before: Recording | None = None) -> PageSection:
     section = over_time(recording, before, recording.total(), before.total() if before else None)
     assert section
     return section
 
 
-def _table(section: Section, caption: str) -> Table:
+def _table(section: PageSection, caption: str) -> HtmlTable:
     return next(
-        one.numbers for one in section.blocks if isinstance(one, Figure) and one.numbers and one.numbers.caption == caption
+        one.numbers for one in section.blocks if isinstance(one, PlotBlock) and one.numbers and one.numbers.caption == caption
     )
 
 
-def _counts(section: Section) -> list[tuple[str, str]]:
+def _counts(section: PageSection) -> list[tuple[str, str]]:
     return [(line.cells[0].text, line.cells[0].was) for line in _table(section, "Numbers of the percentiles").lines]
 
 
-def _captions(section: Section) -> list[str]:
-    return [block.plot.caption for block in section.blocks if isinstance(block, Figure)]
+def _captions(section: PageSection) -> list[str]:
+    return [block.plot.caption for block in section.blocks if isinstance(block, PlotBlock)]
 
 
-def _introduction(section: Section) -> str:
+def _introduction(section: PageSection) -> str:
     first = section.blocks[0]
     assert isinstance(first, Sentences)
     return first.texts[0]
@@ -135,7 +135,7 @@ def test_rows_of_what_is_too_short_or_too_long_are_said_to_be(values: list[int],
     """And no duration is marked where they are: how short and how long is not known."""
     recording = Recording.of([at(snapshot_of(series_of("SSL_read", Outcome.SUCCESS, values)), second) for second in range(2)])
     figures = {
-        one.plot.caption.split(":")[0]: one.plot for one in _section(recording, recording).blocks if isinstance(one, Figure)
+        one.plot.caption.split(":")[0]: one.plot for one in _section(recording, recording).blocks if isinstance(one, PlotBlock)
     }
     for name in ("Heatmap, after", "Heatmap, before", "Distribution"):
         assert figures[name].caption.endswith(words)

@@ -20,10 +20,10 @@ from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot, Target
-from ssllatency.model.statistics.comparison import WALL, Change, Comparison, Row, Verdict
+from ssllatency.model.statistics.comparison import WALL, Change, Comparison, SubjectComparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html import page as html_page
-from ssllatency.reports.html.blocks import Mark
+from ssllatency.reports.html.blocks import FindingMark
 from ssllatency.reports.html.change import findings
 from ssllatency.reports.html.handshakes import endings
 from ssllatency.reports.html.page import page
@@ -254,13 +254,13 @@ def test_commands_in_a_sentence_are_code_and_what_a_target_chose_is_not_markup()
 
 
 def test_a_change_that_is_not_sure_is_looked_at() -> None:
-    def marked(verdict: Verdict, low: float, high: float) -> Mark:
+    def marked(verdict: Verdict, low: float, high: float) -> FindingMark:
         change = Change(2e6, 2.4e6, 1.2, low, high, 0.03, verdict)
-        compared = Comparison(busy(), busy(), (Row(WALL, {Quantity.MEAN: change}),), (), 5)
+        compared = Comparison(busy(), busy(), (SubjectComparison(WALL, {Quantity.MEAN: change}),), (), 5)
         return findings(compared)[0].mark
 
-    assert marked(Verdict.SLOWER, 1.1, 1.3) is Mark.BAD
-    assert marked(Verdict.FASTER, 0.7, 0.9) is Mark.GOOD
-    assert marked(Verdict.NOISE, 0.9, 1.3) is Mark.GOOD
-    assert marked(Verdict.NOISE, 1.1, 1.3) is Mark.LOOK
-    assert marked(Verdict.UNKNOWN, 0.9, 1.3) is Mark.LOOK
+    assert marked(Verdict.SLOWER, 1.1, 1.3) is FindingMark.BAD
+    assert marked(Verdict.FASTER, 0.7, 0.9) is FindingMark.GOOD
+    assert marked(Verdict.NOISE, 0.9, 1.3) is FindingMark.GOOD
+    assert marked(Verdict.NOISE, 1.1, 1.3) is FindingMark.LOOK
+    assert marked(Verdict.UNKNOWN, 0.9, 1.3) is FindingMark.LOOK

@@ -20,8 +20,8 @@ from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.drawings import heatmap, parts_bar, spark
 from ssllatency.reports.live.lines import cut
 from ssllatency.reports.live.screen import LEAST, State, compose, explanation, texts
-from ssllatency.reports.live.shown import WINDOWS_S, Choice, shown
-from ssllatency.reports.live.styled import HEAT, Style
+from ssllatency.reports.live.shown import WINDOWS_S, ViewChoice, shown
+from ssllatency.reports.live.styled import HEAT, PieceStyle
 from ssllatency.reports.live.text import render
 from ssllatency.reports.text.page import Page
 
@@ -42,7 +42,7 @@ def busy(seconds: int = 40) -> History:
     return history_of([second() for _ in range(seconds)], retries=[1234] * seconds)
 
 
-def screen(history: History, choice: Choice, width: int, height: int, state: State = STATE) -> list[str]:
+def screen(history: History, choice: ViewChoice, width: int, height: int, state: State = STATE) -> list[str]:
     at_s = history.newest.at_s if history.newest else 0.0
     return texts(compose(shown(history, choice), history.failures, at_s, state, Page(width), height))
 
@@ -50,7 +50,7 @@ def screen(history: History, choice: Choice, width: int, height: int, state: Sta
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("view", views(BY))
 def test_the_screen_has_its_size_exactly(width: int, height: int, view: str) -> None:
-    lines = screen(busy(), Choice(view=view), width, height)
+    lines = screen(busy(), ViewChoice(view=view), width, height)
     assert len(lines) == height
     assert max(map(len, lines)) <= width
     assert any(line.startswith("==> ") for line in lines)
@@ -60,7 +60,7 @@ def test_the_screen_has_its_size_exactly(width: int, height: int, view: str) -> 
 def test_all_columns_but_one_fit_into_80_whatever_the_numbers() -> None:
     """No number is cut: each row has as many cells as there are headings, whole; the server's queue is among them."""
     history = history_of([[shake(NGINX, 2000, waits_ms=45_000, queue_ms=12_345)] * 300] * 3, retries=[60_000] * 3)
-    now = shown(history, Choice(window_s=300))
+    now = shown(history, ViewChoice(window_s=300))
     assert now
     fitting = layout(SERVICE, 80, 15)
     assert [column for column in columns(SERVICE) if column.key != "retries"] == list(fitting.columns)
@@ -68,12 +68,12 @@ def test_all_columns_but_one_fit_into_80_whatever_the_numbers() -> None:
     (row,) = now.rows
     wide = [column.key for column in columns(SERVICE) if len(column.cell(row)) > column.width]
     assert wide == []
-    lines = screen(history, Choice(window_s=300), 80, 24)
+    lines = screen(history, ViewChoice(window_s=300), 80, 24)
     (line,) = [line for line in lines if line.startswith("nginx.service ")]
     assert "59.3 s" in line.replace("  ", " ")  # wall times
     assert "12.3 s" in line.replace("  ", " ")
     assert "none failed, queue 12.3 s" in lines[1]
-    (line,) = [line for line in screen(history, Choice(window_s=300), 100, 24) if line.startswith("nginx.service ")]
+    (line,) = [line for line in screen(history, ViewChoice(window_s=300), 100, 24) if line.startswith("nginx.service ")]
     assert "180000" in line  # retries
 
 
@@ -81,14 +81,14 @@ def test_a_queue_that_is_not_known_is_not_shown_as_none() -> None:
     history = history_of([[shake(NGINX), shake(LB, queue_ms=3)]])
     known, total = [], ""
     for view in (SERVICE, Label.PROCESS):
-        now = shown(history, Choice(view=view))
+        now = shown(history, ViewChoice(view=view))
         assert now
         (column,) = [column for column in columns(view) if column.key == "queue"]
         known.append([column.cell(row) for row in ordered(now.rows, view, "queue")])
-        total = screen(history, Choice(view=view), 80, 24)[1]
+        total = screen(history, ViewChoice(view=view), 80, 24)[1]
     assert known == [["3.00 ms", "-"]] * 2
     assert ", queue 3.00 ms" in total
-    assert "queue" not in screen(history_of([[shake(NGINX)]]), Choice(), 80, 24)[1]
+    assert "queue" not in screen(history_of([[shake(NGINX)]]), ViewChoice(), 80, 24)[1]
 
 
 @pytest.mark.parametrize("view", [SERVICE, FUNCTION])
@@ -112,7 +112,7 @@ def test_columns_go_in_their_order_where_it_is_narrow() -> None:
 
 def test_rows_are_ordered_by_any_column() -> None:
     history = busy()
-    now = shown(history, Choice())
+    now = shown(history, ViewChoice())
     assert now
     for view in (SERVICE, FUNCTION):
         for column in columns(view):
@@ -124,18 +124,18 @@ def test_rows_are_ordered_by_any_column() -> None:
 
 
 def test_choices_go_round() -> None:
-    choice, names = Choice(), views(BY)
+    choice, names = ViewChoice(), views(BY)
     seen = [choice := choice.switched(names) for _ in names]
     assert [one.view for one in seen] == [*names[1:], names[0]]
-    assert Choice(sort="own").switched(names, -1).sort == "rate"  # functions have no such column
+    assert ViewChoice(sort="own").switched(names, -1).sort == "rate"  # functions have no such column
     wider = [choice := choice.widened() for _ in WINDOWS_S]
     assert [one.window_s for one in wider] == [60.0, 300.0, 1.0, 10.0]
-    assert Choice(sort="name").sorted_by(1).sort == "rate"
-    assert Choice(sort="name").sorted_by(-1).sort == "retries"
+    assert ViewChoice(sort="name").sorted_by(1).sort == "rate"
+    assert ViewChoice(sort="name").sorted_by(-1).sort == "retries"
 
 
 def test_a_filter_says_how_many_rows_it_hides() -> None:
-    lines = screen(busy(), Choice(contains="LB"), 80, 24)
+    lines = screen(busy(), ViewChoice(contains="LB"), 80, 24)
     assert "only: LB, 1 hidden" in lines[2]
     assert any(line.startswith("docker:lb") for line in lines)
     assert not any(line.startswith("nginx.service ") for line in lines)
@@ -144,10 +144,10 @@ def test_a_filter_says_how_many_rows_it_hides() -> None:
 def test_the_chosen_row_is_among_those_that_are_seen() -> None:
     history = history_of([[shake(f"nginx({pid})") for pid in range(1, 60)]])
     for name in ("nginx(1)", "nginx(30)", "nginx(59)"):
-        now = shown(history, Choice(view=Label.PROCESS, row=name, sort="name"))
+        now = shown(history, ViewChoice(view=Label.PROCESS, row=name, sort="name"))
         assert now
         lines = compose(now, [], 0, STATE, ASCII, 24)
-        selected = [piece.text for line in lines[3:] for piece in line if piece.style is Style.SELECTED]
+        selected = [piece.text for line in lines[3:] for piece in line if piece.style is PieceStyle.SELECTED]
         assert [text.split()[0] for text in selected] == [name]
 
 
@@ -155,7 +155,7 @@ def test_no_text_of_a_target_controls_the_terminal() -> None:
     history = history_of([[shake(HOSTILE), failed(HOSTILE, "\x1b[2J[/]\nreason")] * 20], services={17: HOSTILE})  # type: ignore[arg-type]
     state = State(views(BY), recording="\x1b[1mfile", notice="\x1b[2J")
     for view in views(BY):
-        choice = Choice(view=view, contains="n")
+        choice = ViewChoice(view=view, contains="n")
         now = shown(history, choice)
         assert now
         drawn = [*screen(history, choice, 120, 40, state), *texts(detail(now, ASCII)), *render(history, choice).splitlines()]
@@ -164,26 +164,26 @@ def test_no_text_of_a_target_controls_the_terminal() -> None:
 
 
 def test_too_small_a_terminal_is_told_so() -> None:
-    lines = screen(busy(3), Choice(), 79, 24)
+    lines = screen(busy(3), ViewChoice(), 79, 24)
     assert lines[0] == "79 x 24 is too small: top needs 80 x 24."
     assert len(lines) == 24
-    assert screen(busy(3), Choice(), 20, 5)[0] == "20 x 5 is too small:"
-    assert not screen(busy(3), Choice(), *LEAST)[0].endswith("80 x 24.")
+    assert screen(busy(3), ViewChoice(), 20, 5)[0] == "20 x 5 is too small:"
+    assert not screen(busy(3), ViewChoice(), *LEAST)[0].endswith("80 x 24.")
 
 
 def test_before_the_first_numbers_it_says_so() -> None:
-    lines = screen(History(), Choice(), 80, 24)
+    lines = screen(History(), ViewChoice(), 80, 24)
     assert "in a moment" in lines[0]
     assert len(lines) == 24
 
 
 def test_paused_and_recording_are_marked() -> None:
-    marked = screen(busy(3), Choice(), 120, 24, State(views(BY), paused=True, recording="x.jsonl"))[1]
+    marked = screen(busy(3), ViewChoice(), 120, 24, State(views(BY), paused=True, recording="x.jsonl"))[1]
     assert marked.startswith(" PAUSED  REC x.jsonl ")
 
 
 def test_what_is_quiet_is_said_to_be() -> None:
-    lines = screen(history_of([[], []]), Choice(), 80, 24)
+    lines = screen(history_of([[], []]), ViewChoice(), 80, 24)
     assert any("No handshake ended" in line for line in lines)
 
 
@@ -200,7 +200,7 @@ def test_a_heatmap_has_the_longest_at_the_top_and_now_to_the_right() -> None:
     drawn = texts(lines)
     assert [line[8:].rstrip() for line in drawn if line[8:].strip()] == [" " * 31 + ".", " " * 30 + ".#"]
     assert drawn[0][8:].strip() == "."
-    assert {piece.style for line in lines for piece in line} == {Style.FAINT, Style.PLAIN, HEAT[0], HEAT[-1]}
+    assert {piece.style for line in lines for piece in line} == {PieceStyle.FAINT, PieceStyle.PLAIN, HEAT[0], HEAT[-1]}
     assert heatmap([Tally(3, 3, {})], 40, 6, ASCII) == []
 
 
@@ -218,7 +218,7 @@ def test_the_largest_part_comes_first_and_stands_out() -> None:
     bar, legend, *_ = parts_bar(row, ASCII, lines=2)
     assert sum(len(piece.text) for piece in bar) == 80
     assert legend[0].text.startswith(". wait: peer 75 %")
-    assert legend[0].style is Style.WAIT
+    assert legend[0].style is PieceStyle.WAIT
 
 
 def test_a_long_name_keeps_both_ends() -> None:
@@ -228,34 +228,34 @@ def test_a_long_name_keeps_both_ends() -> None:
 
 def test_the_plain_lines_are_of_one_interval_and_fit() -> None:
     history = busy()
-    text = render(history, Choice(window_s=1), Page(80))
+    text = render(history, ViewChoice(window_s=1), Page(80))
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("docker:lb") == 1
     assert "40 x failed: no shared cipher" in text
-    assert render(History(), Choice()) == ""
+    assert render(History(), ViewChoice()) == ""
 
 
 def test_details_are_of_the_row_alone_and_say_what_is_of_all() -> None:
-    now = shown(busy(), Choice(row="docker:lb"))
+    now = shown(busy(), ViewChoice(row="docker:lb"))
     assert now
     lines = texts(detail(now, ASCII))
     assert lines[0] == "docker:lb: 10 handshakes in 10.0 s, 0 of them failed"
     assert "Processes: 40" in lines
     assert any(line.split()[:3] == ["wall", "10", "100"] for line in lines)
     assert "All that is traced:" in lines
-    calls = shown(busy(), Choice(view=FUNCTION))
+    calls = shown(busy(), ViewChoice(view=FUNCTION))
     assert calls
     assert any("retries" in line and "12340" in line for line in texts(detail(calls, ASCII)))
 
 
 def test_details_tell_what_is_known_of_the_network() -> None:
     far = replace(shake(LB), facts={Fact.SOCKET: 1, Fact.FLIGHTS: 3})
-    now = shown(history_of([[far]]), Choice(row="docker:lb"))
+    now = shown(history_of([[far]]), ViewChoice(row="docker:lb"))
     assert now
     sentence = "Network and resumption: 3.0 flights of the peer were awaited in a handshake."
     assert sentence in texts(detail(now, ASCII))
-    assert not any("Network" in line for line in texts(detail(shown(busy(), Choice()), ASCII)))  # type: ignore[arg-type]
+    assert not any("Network" in line for line in texts(detail(shown(busy(), ViewChoice()), ASCII)))  # type: ignore[arg-type]
 
 
 def test_help_explains_every_column() -> None:

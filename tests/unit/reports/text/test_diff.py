@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ssllatency.model.statistics.comparison import WALL, Change, Comparison, Row, Verdict
+from ssllatency.model.statistics.comparison import WALL, Change, Comparison, SubjectComparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.change import part_verdicts
 from ssllatency.reports.rows.changes import handshake_words
@@ -18,7 +18,7 @@ NOBODY: Any = None  # the headline reads neither total
 
 def headline(low: float, high: float, verdict: Verdict, intervals: int = 5) -> str:
     change = Change(2e6, 2.4e6, 1.2, low, high, 0.03, verdict)
-    return handshake_words(Comparison(NOBODY, NOBODY, (Row(WALL, {Quantity.MEAN: change}),), (), intervals))
+    return handshake_words(Comparison(NOBODY, NOBODY, (SubjectComparison(WALL, {Quantity.MEAN: change}),), (), intervals))
 
 
 def test_bounds_that_leave_no_change_out_are_not_called_noise() -> None:
@@ -54,5 +54,5 @@ def test_a_cell_says_what_its_bounds_do(quantity: Quantity, low: float, high: fl
 
 def test_so_does_a_cell_of_the_page() -> None:
     change = Change(2e6, 2.4e6, 1.2, 1.02, 1.4, 0.03, Verdict.NOISE)
-    comparison = Comparison(NOBODY, NOBODY, (Row(WALL, {Quantity.MEAN: change}),), (), 5)
+    comparison = Comparison(NOBODY, NOBODY, (SubjectComparison(WALL, {Quantity.MEAN: change}),), (), 5)
     assert part_verdicts(comparison, WALL.outcome)["wall",] == ("+20 %", "probably slower (+2.0..+40 %)")

@@ -16,7 +16,7 @@ from tests import schema
 from ssllatency.model.events import Call, Caller, Event, Returned, as_int32
 from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
-from ssllatency.reports.text.events import Columns, JsonLines, Moments, Whom, returned_text
+from ssllatency.reports.text.events import Columns, JsonLines, Moments, WhomColumns, returned_text
 
 SECOND = 10**9
 CALLS = [
@@ -151,7 +151,7 @@ def test_who_shook_hands_comes_last(kind: type[Columns | JsonLines]) -> None:
     event = (SECOND, 1000, 1, -1, b"7 7 nginx", 0)
     said: dict[bytes, dict[Label, str | None]] = {b"known": {Label.SNI: "a.example", Label.PORT: None}, b"": {}}
     (plain,) = kind(Keys()).render([event], 0)
-    lines = Whom(kind(Keys()), said.__getitem__)
+    lines = WhomColumns(kind(Keys()), said.__getitem__)
     assert lines.heading == kind(Keys()).heading
     known, unknown = lines.render([(*event, b"known"), (*event, b"")], 0)
     assert unknown == plain

@@ -12,7 +12,7 @@ from tests.fixtures.go_samples import CALL, HANDSHAKE, JE, LAYOUTS, MACHINES, NO
 
 from ssllatency.code.machine import Cost
 from ssllatency.elf.image import Image
-from ssllatency.elf.source import Source
+from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.go.plan import FunctionPlan, plan, plan_functions
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.sites import CallSite
@@ -27,7 +27,7 @@ OTHERS = ("runtime.morestack_noctxt", "runtime.netpollblock", "runtime.panicInde
 def planned(code: Code, machine: str = X86, shape: Shape = Shape.SPAN, callee: str = "") -> FunctionPlan:
     """The sites of a function beside those that it may call; addresses are those within the function."""
     made = replace(program(machine=machine), functions=[*(leaf(name, machine) for name in OTHERS), code])
-    read = Program(Image("made", Source.of(made.data(), "/srv/app"), ()))
+    read = Program(Image("made", ElfSource.of(made.data(), "/srv/app"), ()))
     traced = TracedFunction(code.name, Purpose.READ, shape, callee=callee)
     (found,) = plan_functions(read, [traced])
     entry = replace(found.entry, address=found.entry.address - found.address) if found.entry else None
@@ -187,7 +187,7 @@ def test_only_the_entry_of_a_function_that_may_not_return() -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_program_is_planned_as_a_whole(layout: int, machine: str) -> None:
-    read = Program(Image("made", Source.of(program(layout, machine, pie=True).data(), "/srv/app"), ()))
+    read = Program(Image("made", ElfSource.of(program(layout, machine, pie=True).data(), "/srv/app"), ()))
     plans = {found.traced.name: found for found in plan(read)}
     assert plans[HANDSHAKE].entry is not None
     assert len(plans[HANDSHAKE].exits) == 2
@@ -201,7 +201,7 @@ def test_a_program_is_planned_as_a_whole(layout: int, machine: str) -> None:
 
 def test_of_two_functions_of_a_name_neither_is_planned() -> None:
     made = replace(program(), functions=[leaf("f", X86), leaf("f", X86), checked("host", X86, inlined=("f",))])
-    read = Program(Image("made", Source.of(made.data(), "/srv/app"), ()))
+    read = Program(Image("made", ElfSource.of(made.data(), "/srv/app"), ()))
     (found,) = plan_functions(read, [TracedFunction("f", Purpose.READ)])
     assert found.obstacle == "the file has 2 functions of this name"
     assert found.inlined_into == ("host",)

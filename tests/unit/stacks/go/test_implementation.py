@@ -10,13 +10,13 @@ from tests.fixtures.go_program import GoProgram
 from tests.fixtures.go_samples import HANDSHAKE, LAYOUTS, MACHINES, leaf, program
 
 from ssllatency.elf.image import Image
-from ssllatency.elf.source import Source
+from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.implementations import tls_inside
 
 
 def implementations(made: GoProgram) -> tuple[tuple[str, str], ...]:
     """What is recognised in the program."""
-    return tls_inside(Image("made", Source.of(made.data(), "/srv/app"), ())).implementations
+    return tls_inside(Image("made", ElfSource.of(made.data(), "/srv/app"), ())).implementations
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -10,7 +10,7 @@ from tests.fixtures.go_program import STRUCT, GoProgram, Type, merged
 from tests.fixtures.go_samples import FIELDS, HANDSHAKE, LAYOUTS, MACHINES, checked, leaf, program
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.elf.source import Source
+from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.go import inlining
 from ssllatency.stacks.go.build_info import BuildInfo
 from ssllatency.stacks.go.data import Data, varint
@@ -22,7 +22,7 @@ LABEL = "/srv/app"
 
 def reader(made: GoProgram) -> Program:
     """What reads the program."""
-    return Program(Image("made", Source.of(made.data(), LABEL), ()))
+    return Program(Image("made", ElfSource.of(made.data(), LABEL), ()))
 
 
 @pytest.fixture(params=[(layout, machine, pie) for layout in LAYOUTS for machine in MACHINES for pie in (False, True)], ids=str)
@@ -228,7 +228,7 @@ def test_lengths_of_seven_bits_a_byte() -> None:
     assert varint(b"\xff" * 9, 0) is None
     assert varint(b"\x80", 0) is None
     assert varint(b"", 0) is None
-    data = Data(Image("made", Source.of(program().data(), LABEL), ()))
+    data = Data(Image("made", ElfSource.of(program().data(), LABEL), ()))
     with pytest.raises(ElfError):
         data.text(0x400000, 1 << 20)
     with pytest.raises(ElfError):

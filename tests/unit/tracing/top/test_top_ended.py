@@ -19,7 +19,7 @@ from tests.measured.replay import Replay
 from ssllatency.model.arithmetic.handshakes import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
 from ssllatency.model.live.history import HISTORY_S, History, tallies
-from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, Reading
+from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, LiveReading
 from ssllatency.model.live.rows import rows, whole
 from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Series, Snapshot
@@ -27,7 +27,7 @@ from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.targets.containers.service import Kind, Service
 from ssllatency.tracing.top.ended import LiveSession
 from ssllatency.tracing.top.recorder import Recorder
-from ssllatency.tracing.top.services import Services
+from ssllatency.tracing.top.services import ServiceNames
 
 
 class Host(Replay):
@@ -75,14 +75,14 @@ def _tallies(handshakes: Handshakes) -> Tallies:
     return Tallies(handshakes.causes, handshakes.keys, handshakes.mix)
 
 
-def session_of(host: Host, most: int = 256) -> tuple[LiveSession, Services]:
-    services = Services(lambda pid, comm: Service(host.alive.get(pid, comm), Kind.UNIT))
+def session_of(host: Host, most: int = 256) -> tuple[LiveSession, ServiceNames]:
+    services = ServiceNames(lambda pid, comm: Service(host.alive.get(pid, comm), Kind.UNIT))
     return LiveSession(host, services, most, host.is_there), services
 
 
-def read(session: LiveSession, services: Services) -> Reading:
+def read(session: LiveSession, services: ServiceNames) -> LiveReading:
     snapshot = session.read(per_interval=True)
-    return Reading(snapshot, services.names(snapshot), 0.0, session.ended)
+    return LiveReading(snapshot, services.names(snapshot), 0.0, session.ended)
 
 
 def counts(history: History, seconds: float, view: str = SERVICE) -> dict[str, int]:

@@ -15,7 +15,7 @@ from ssllatency.output import recordings
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.targets.containers.service import Kind, Service
 from ssllatency.tracing.top.recorder import Recorder
-from ssllatency.tracing.top.services import Services
+from ssllatency.tracing.top.services import ServiceNames
 
 NGINX = "nginx(17)"
 
@@ -92,7 +92,7 @@ def test_each_process_is_looked_up_once() -> None:
         asked.append((pid, comm))
         return Service(f"unit-{pid}", Kind.UNIT)
 
-    services = Services(look_up)
+    services = ServiceNames(look_up)
     for reading in readings([[shake(NGINX)], [failed("haproxy(40)")]]):
         names = services.names(reading.snapshot)
     assert names == {17: "unit-17", 40: "unit-40"}

@@ -15,7 +15,7 @@ from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import FREED, LEFT, NO, YES, Ending, Label, Part
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.tracing.watch.condition import Comparison, Condition, Recent
+from ssllatency.tracing.watch.condition import Condition, Recent, Threshold
 from ssllatency.tracing.watch.fail_if import FailIf
 from ssllatency.tracing.watch.grammar import ConditionError, parse
 from ssllatency.tracing.watch.metrics import Metric, Unit, figure_of, function_subjects, handshake_subjects, subject_of
@@ -153,7 +153,7 @@ def test_any_text_is_a_condition_or_refused_at_a_place(text: str) -> None:
 
 
 @st.composite
-def comparisons(draw: st.DrawFn) -> tuple[str, Comparison]:
+def comparisons(draw: st.DrawFn) -> tuple[str, Threshold]:
     """A comparison, and how it may be written."""
     subject = SUBJECTS[draw(st.sampled_from(sorted(SUBJECTS)))]
     figure = figure_of(subject, draw(st.sampled_from(subject.figures)))
@@ -165,11 +165,11 @@ def comparisons(draw: st.DrawFn) -> tuple[str, Comparison]:
     name = draw(st.sampled_from([subject.name, subject.name.replace(" ", "_")])) if "SSL" not in subject.name else subject.name
     name = name if subject_of(SUBJECTS, name.replace("_", " ")) else subject.name
     text = f"{name} {figure.name} {sign} {written[figure.unit]}{f' for {over_s}s' if over_s else ''}"
-    return text, Comparison(Metric(subject, figure), sign, limit[figure.unit], over_s)
+    return text, Threshold(Metric(subject, figure), sign, limit[figure.unit], over_s)
 
 
 @given(st.lists(comparisons(), min_size=1, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
-def test_what_is_written_is_read(parts: list[tuple[str, Comparison]], joins: list[bool]) -> None:
+def test_what_is_written_is_read(parts: list[tuple[str, Threshold]], joins: list[bool]) -> None:
     text = parts[0][0]
     for (written, _), joined in zip(parts[1:], joins, strict=False):
         text += f" {'and' if joined else 'or'} {written}"

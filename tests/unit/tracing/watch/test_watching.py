@@ -17,10 +17,10 @@ from tests.measured.recordings import interval_of
 from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.tracing.watch.condition import Reading
+from ssllatency.tracing.watch.condition import ThresholdValue
 from ssllatency.tracing.watch.grammar import parse
 from ssllatency.tracing.watch.incident import Incidents, Step
-from ssllatency.tracing.watch.kept import Kept
+from ssllatency.tracing.watch.kept import RecentIntervals
 from ssllatency.tracing.watch.metrics import handshake_subjects
 from ssllatency.tracing.watch.watching import Bounds, Incident, Watcher
 
@@ -38,7 +38,7 @@ def watched(shape: str, *, end: bool = True) -> tuple[list[Incident], list[str]]
     incidents: list[Incident] = []
     said: list[str] = []
 
-    def begun(readings: Sequence[Reading]) -> None:
+    def begun(readings: Sequence[ThresholdValue]) -> None:
         said.append(" and ".join(reading.words for reading in readings))
 
     watcher = Watcher(parse(WHEN, handshake_subjects()), Bounds(5, 3, 4), ("0.9", "ssllatency watch"), begun, incidents.append)
@@ -115,7 +115,7 @@ def test_incidents_follow_one_another(holds: list[bool], after_s: int, quiet_s: 
 
 
 def test_what_is_kept_is_bounded_in_bytes() -> None:
-    kept = Kept(1000, most_bytes=4000)
+    kept = RecentIntervals(1000, most_bytes=4000)
     for number in range(100):
         kept.add(interval_of(number, [Shake({Part.REST: number})] * 10))
         kept.trim()
@@ -127,7 +127,7 @@ def test_what_is_kept_is_bounded_in_bytes() -> None:
 
 
 def test_what_is_kept_is_bounded_in_time() -> None:
-    kept = Kept(3.0)
+    kept = RecentIntervals(3.0)
     for number in range(10):
         kept.add(interval_of(number, [], duration_s=0.5))
         kept.trim()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ssllatency.load.matrix.plan import NONE, WANT, ServerEntry
 from ssllatency.load.matrix.servers.certificates import Certificate
-from ssllatency.load.matrix.servers.site import Site
+from ssllatency.load.matrix.servers.site import ServerSettings
 
 PLAIN_BYTES = 64  # what the page "/" has
 
@@ -52,7 +52,7 @@ _SERVER = """\
 
 def configuration(
     entry: ServerEntry,
-    ports: Mapping[Site, int],
+    ports: Mapping[ServerSettings, int],
     plain_port: int,
     folder: Path,
     key: Callable[[str], Certificate],
@@ -69,7 +69,7 @@ def configuration(
     )
 
 
-def _server(site: Site, port: int, pair: Certificate, clients: Path) -> str:
+def _server(site: ServerSettings, port: int, pair: Certificate, clients: Path) -> str:
     return _SERVER.format(
         port=port,
         pair=pair,
@@ -79,7 +79,7 @@ def _server(site: Site, port: int, pair: Certificate, clients: Path) -> str:
     )
 
 
-def _lines(site: Site, clients: Path) -> list[str]:
+def _lines(site: ServerSettings, clients: Path) -> list[str]:
     lines = ["ssl_session_cache shared:sessions:16m;"]
     if not site.sessions:
         lines = ["ssl_session_cache off;", "ssl_session_tickets off;"]

@@ -24,10 +24,10 @@ from typing import Protocol
 from ssllatency.load.account import Account
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix.plan import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen, group_name
+from ssllatency.load.matrix.plan import KEYS, NEED, NEW, NONE, Cell, Factor, ServerEntry, ServerKind, chosen, group_name
 from ssllatency.load.matrix.servers.certificates import Certificate, make_certificate
 from ssllatency.load.matrix.servers.nginx_configuration import PLAIN_BYTES, configuration
-from ssllatency.load.matrix.servers.site import Site
+from ssllatency.load.matrix.servers.site import ServerSettings
 from ssllatency.load.run import end_with_us
 
 START_TIMEOUT_S = 10.0
@@ -37,12 +37,12 @@ _FIRST_PORT = 10000  # well-known services listen below
 _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-class Server(Protocol):
+class MatrixServer(Protocol):
     """A server of the matrix. `pids` are to be traced, their children with them; empty where they must be found by the port."""
 
     pids: tuple[int, ...]
 
-    def endpoint(self, site: Site) -> Endpoint:
+    def endpoint(self, site: ServerSettings) -> Endpoint:
         """The endpoint of this site."""
 
     def close(self) -> None:
@@ -76,10 +76,10 @@ def _listening_range() -> range:
     return max(below, above, range(first, last + 1) if len(below) + len(above) < 1000 else range(0), key=len)
 
 
-def site_of(cell: Cell) -> Site:
+def site_of(cell: Cell) -> ServerSettings:
     """The site that the cell needs. h2load resumes whenever it can: for new sessions its server gives out none."""
     sessions = cell[Factor.TOOL] != "h2load" or cell[Factor.RESUMPTION] != NEW
-    return Site(
+    return ServerSettings(
         cell[Factor.KEY],
         chosen(cell[Factor.VERSION]),
         chosen(cell[Factor.CIPHER]),
@@ -104,7 +104,7 @@ def groups_of(cell: Cell) -> str:
 
 
 @dataclass(frozen=True)
-class Keys:
+class CertificateFiles:
     """The certificates of servers and clients in a folder that only we can list; `clients` is a file of all clients' ones, or
     of the servers' where no client has one: a server that asks for certificates must know some."""
 
@@ -113,7 +113,7 @@ class Keys:
     clients: Path
 
     @classmethod
-    def make(cls, folder: Path, cells: Sequence[Cell], account: Account | None = None) -> Keys:
+    def make(cls, folder: Path, cells: Sequence[Cell], account: Account | None = None) -> CertificateFiles:
         """The keys that the cells need, one of each kind for a server and one for a client, whose own are the account's."""
         kinds = [("server", cell[Factor.KEY]) for cell in cells] + [("client", cell[Factor.CLIENT_KEY]) for cell in cells]
         names = dict.fromkeys(f"{side}-{kind}" for side, kind in kinds if kind in KEYS)
@@ -135,12 +135,12 @@ class Keys:
         return self.certificates.get(f"client-{kind}")
 
 
-def start(entry: ServerEntry, cells: Sequence[Cell], keys: Keys, folder: Path) -> Server:
+def start(entry: ServerEntry, cells: Sequence[Cell], keys: CertificateFiles, folder: Path) -> MatrixServer:
     """The server of these cells. LoadError where it doesn't start. `folder` is its own; it must be closed."""
     sites = list(dict.fromkeys(map(site_of, cells)))
-    if entry.kind is Kind.RUNNING:
+    if entry.kind is ServerKind.RUNNING:
         return RunningServer(entry)
-    if entry.kind is Kind.OPENSSL:
+    if entry.kind is ServerKind.OPENSSL:
         return SServers.start(entry, sites, keys)
     return Nginx.start(entry, sites, keys, folder, sorted({cell[Factor.PAGE] for cell in cells} - {NONE}))
 
@@ -152,7 +152,7 @@ class RunningServer:
         self.pids: tuple[int, ...] = (entry.pid,) if entry.pid is not None else ()
         self._endpoint = endpoint_of(entry.address)
 
-    def endpoint(self, site: Site) -> Endpoint:
+    def endpoint(self, site: ServerSettings) -> Endpoint:
         """The same endpoint for all sites."""
         del site
         return self._endpoint
@@ -164,12 +164,14 @@ class RunningServer:
 class Nginx:
     """An nginx with a port for each site, and one for plain HTTP by which it is seen that it serves the pages."""
 
-    def __init__(self, process: subprocess.Popen[bytes], ports: Mapping[Site, int]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], ports: Mapping[ServerSettings, int]) -> None:
         self._process, self._ports = process, ports
         self.pids: tuple[int, ...] = (process.pid,)
 
     @classmethod
-    def start(cls, entry: ServerEntry, sites: Sequence[Site], keys: Keys, folder: Path, pages: Sequence[str]) -> Nginx:
+    def start(
+        cls, entry: ServerEntry, sites: Sequence[ServerSettings], keys: CertificateFiles, folder: Path, pages: Sequence[str]
+    ) -> Nginx:
         """Starts it, and waits until it serves the pages; LoadError where it doesn't."""
         plain, *site_ports = free_ports(1 + len(sites))
         ports = dict(zip(sites, site_ports, strict=True))
@@ -188,7 +190,7 @@ class Nginx:
             raise
         return server
 
-    def endpoint(self, site: Site) -> Endpoint:
+    def endpoint(self, site: ServerSettings) -> Endpoint:
         """Its port."""
         return Endpoint(_LOOPBACK, self._ports[site])
 
@@ -212,12 +214,12 @@ class Nginx:
 class SServers:
     """An openssl s_server for each site. It serves one connection after the other, and no pages."""
 
-    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], ports: Mapping[Site, int]) -> None:
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], ports: Mapping[ServerSettings, int]) -> None:
         self._processes, self._ports = processes, ports
         self.pids = tuple(process.pid for process in processes)
 
     @classmethod
-    def start(cls, entry: ServerEntry, sites: Sequence[Site], keys: Keys) -> SServers:
+    def start(cls, entry: ServerEntry, sites: Sequence[ServerSettings], keys: CertificateFiles) -> SServers:
         """Starts them, and waits until all listen; LoadError where one doesn't."""
         ports = dict(zip(sites, free_ports(len(sites)), strict=True))
         processes: list[subprocess.Popen[bytes]] = []
@@ -233,7 +235,7 @@ class SServers:
             raise
         return cls(processes, ports)
 
-    def endpoint(self, site: Site) -> Endpoint:
+    def endpoint(self, site: ServerSettings) -> Endpoint:
         """Its port."""
         return Endpoint(_LOOPBACK, self._ports[site])
 
@@ -243,7 +245,7 @@ class SServers:
             _end(process)
 
 
-def _s_server(entry: ServerEntry, site: Site, port: int, keys: Keys) -> list[str]:
+def _s_server(entry: ServerEntry, site: ServerSettings, port: int, keys: CertificateFiles) -> list[str]:
     pair = keys.server(site.key)
     command = [entry.program or "openssl", "s_server", "-quiet", "-accept", f"{_LOOPBACK}:{port}"]
     command += ["-cert", str(pair.certificate), "-key", str(pair.key)]

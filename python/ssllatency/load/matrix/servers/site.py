@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Site:
+class ServerSettings:
     """The settings on the server's side; "" for the server's own default. `sessions`: whether it gives its clients any."""
 
     key: str

@@ -29,7 +29,7 @@ _Placed = tuple[float, Snapshot]  # an interval, and when after the beginning it
 
 
 @dataclass(frozen=True)
-class Column:
+class PlotColumn:
     """From `start_s` to `end_s` after the beginning. `measured`: whether that time was, or a good part of it. `counted_s`: how
     long the intervals took that are counted in it, of all runs. `times` is None where nothing was counted."""
 
@@ -72,7 +72,7 @@ def beginning(recording: Recording) -> datetime | None:
     return min(datetime.fromisoformat(run.started) for run in recording.runs) if _together(recording) else None
 
 
-def side_by_side(recordings: Sequence[Recording], pick: Pick, most: int = MOST_COLUMNS) -> list[list[Column]]:
+def side_by_side(recordings: Sequence[Recording], pick: Pick, most: int = MOST_COLUMNS) -> list[list[PlotColumn]]:
     """The columns of each recording from the beginning to its end, at most so many. All are equally wide, those of the other
     recordings too: columns at the same place are of the same time."""
     placed = [list(_placed(recording)) for recording in recordings]
@@ -80,7 +80,7 @@ def side_by_side(recordings: Sequence[Recording], pick: Pick, most: int = MOST_C
     return [_columns(intervals, width_s, pick, most) for intervals in placed]
 
 
-def _columns(placed: Sequence[_Placed], width_s: float, pick: Pick, most: int) -> list[Column]:
+def _columns(placed: Sequence[_Placed], width_s: float, pick: Pick, most: int) -> list[PlotColumn]:
     held: dict[int, list[Snapshot]] = {}
     for start_s, interval in placed:
         position = int((start_s + interval.duration_s / 2) / width_s) if width_s else 0
@@ -92,10 +92,10 @@ def _columns(placed: Sequence[_Placed], width_s: float, pick: Pick, most: int) -
     ]
 
 
-def _column(start_s: float, width_s: float, intervals: Sequence[Snapshot], measured: bool, pick: Pick) -> Column:
+def _column(start_s: float, width_s: float, intervals: Sequence[Snapshot], measured: bool, pick: Pick) -> PlotColumn:
     picked = [times for interval in intervals for times in pick(interval) if times.count]
     counted_s = sum(interval.duration_s for interval in intervals)
-    return Column(start_s, start_s + width_s, measured, counted_s, add_times(picked) if picked else None)
+    return PlotColumn(start_s, start_s + width_s, measured, counted_s, add_times(picked) if picked else None)
 
 
 def _seconds_covered(placed: Iterable[_Placed], width_s: float, number: int) -> list[float]:

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import Grid
-from ssllatency.reports.html.plots.columns import Column
-from ssllatency.reports.html.plots.moments import Moments, elapsed, time_axis
+from ssllatency.reports.html.plots.columns import PlotColumn
+from ssllatency.reports.html.plots.moments import TimeAxis, elapsed, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.words.units import counted, duration
@@ -74,7 +74,7 @@ def counted_ns(grid: Grid) -> tuple[float, float]:
     return grid.bucket_bounds(grid.first_bucket)[0], grid.bucket_bounds(grid.overflow - 1)[1]
 
 
-def scale_of(timelines: Sequence[Sequence[Column]]) -> Scale | None:
+def scale_of(timelines: Sequence[Sequence[PlotColumn]]) -> Scale | None:
     """The scale that shows them all; None where nothing was counted. SsllatencyError where their grids differ."""
     every = [column for columns in timelines for column in columns]
     filled = [bucket for column in every if column.times for bucket in column.times.exponential.by_bucket]
@@ -105,7 +105,7 @@ def open_rows(scale: Scale) -> str:
     return lowest + (f" The highest row: more than {duration(longest)}." if high > longest else "")
 
 
-def heatmap(key: str, columns: Sequence[Column], scale: Scale, moments: Moments, title: str, caption: str) -> Plot:
+def heatmap(key: str, columns: Sequence[PlotColumn], scale: Scale, moments: TimeAxis, title: str, caption: str) -> Plot:
     """The heatmap of one recording."""
     number = sum(column.count for column in columns)
     low, high = scale.span_ns
@@ -125,14 +125,14 @@ def heatmap(key: str, columns: Sequence[Column], scale: Scale, moments: Moments,
     return plot(key, draw, _HEIGHT, title, description, caption)
 
 
-def _gaps(columns: Sequence[Column]) -> list[tuple[float, float]]:
+def _gaps(columns: Sequence[PlotColumn]) -> list[tuple[float, float]]:
     """From when to when nothing was measured."""
     spans = groupby(columns, key=lambda column: column.measured)
     held = [list(span) for measured, span in spans if not measured]
     return [(span[0].start_s, span[-1].end_s) for span in held]
 
 
-def _rows(column: Column, per_row: int) -> dict[int, float]:
+def _rows(column: PlotColumn, per_row: int) -> dict[int, float]:
     """How many a second are in each of a column's rows."""
     counts: dict[int, int] = {}
     for bucket, count in column.times.exponential.by_bucket.items() if column.times else ():
@@ -140,7 +140,7 @@ def _rows(column: Column, per_row: int) -> dict[int, float]:
     return {row: count / (column.counted_s or 1) for row, count in counts.items()}
 
 
-def _cells(columns: Sequence[Column], scale: Scale) -> numpy.ndarray:
+def _cells(columns: Sequence[PlotColumn], scale: Scale) -> numpy.ndarray:
     image = numpy.zeros((scale.high - scale.low + 1, len(columns), 4), numpy.uint8)
     for position, column in enumerate(columns):
         for row, rate in _rows(column, scale.per_row).items():

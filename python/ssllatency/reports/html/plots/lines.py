@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 
 from ssllatency.model.handshakes import Times
 from ssllatency.model.timed import quantile_ns
-from ssllatency.reports.html.plots.columns import Column
+from ssllatency.reports.html.plots.columns import PlotColumn
 from ssllatency.reports.html.plots.heatmap import Scale, open_rows, rows_axis
-from ssllatency.reports.html.plots.moments import Moments, time_axis
+from ssllatency.reports.html.plots.moments import TimeAxis, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import typeset
@@ -25,7 +25,9 @@ _WIDTHS = {"p50": 2.4, "p90": 1.8, "p99": 1.2}
 _ROOM = 1.12
 
 
-def percentiles(key: str, timelines: Sequence[Sequence[Column]], moments: Moments, title: str, caption: str) -> Plot | None:
+def percentiles(
+    key: str, timelines: Sequence[Sequence[PlotColumn]], moments: TimeAxis, title: str, caption: str
+) -> Plot | None:
     """The percentiles of each column, of the recording and then of the one before; None where there are none."""
     curves = [{name: _curve(columns, q) for name, q in QUANTILES.items()} for columns in timelines]
     values = [value for lines in curves for line in lines.values() for _, value in line if not math.isnan(value)]
@@ -46,7 +48,7 @@ def percentiles(key: str, timelines: Sequence[Sequence[Column]], moments: Moment
     return plot(key, draw, _HEIGHT, title, description, caption)
 
 
-def _curve(columns: Sequence[Column], q: float) -> list[tuple[float, float]]:
+def _curve(columns: Sequence[PlotColumn], q: float) -> list[tuple[float, float]]:
     """The middle of each column and its q-quantile, not a number where it has none."""
     curve = []
     for column in columns:

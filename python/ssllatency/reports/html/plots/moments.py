@@ -20,7 +20,7 @@ _BESIDE = 90
 
 
 @dataclass(frozen=True)
-class Moments:
+class TimeAxis:
     """The time from the beginning until `end_s` after it. `begun` is when by the clock the beginning was; None where times are
     told in seconds since then, as of recordings that are shown on one axis."""
 
@@ -28,7 +28,7 @@ class Moments:
     begun: datetime | None = None
 
     @classmethod
-    def of(cls, end_s: float, begun: datetime | None) -> Moments:
+    def of(cls, end_s: float, begun: datetime | None) -> TimeAxis:
         """Told by the clock where there is one that reaches so far: years end at 9999."""
         try:
             last = begun + timedelta(seconds=end_s) if begun else None
@@ -68,7 +68,7 @@ class Moments:
         return f"{at:%m-%d}" if at_midnight else f"{at:%H:%M}" if step_s >= 60 else _time_of_day(at, step_s)
 
 
-def fitting_marks(moments: Moments, size: Size) -> tuple[list[float], float]:
+def fitting_marks(moments: TimeAxis, size: Size) -> tuple[list[float], float]:
     """Return as many marks as there is room for without one text touching the next, and the time between them."""
     for most in range(size.marks, 1, -1):
         marks, step_s = moments.marks(most)
@@ -78,7 +78,7 @@ def fitting_marks(moments: Moments, size: Size) -> tuple[list[float], float]:
     return moments.marks(1)
 
 
-def time_axis(axes: Axes, moments: Moments, size: Size) -> None:
+def time_axis(axes: Axes, moments: TimeAxis, size: Size) -> None:
     """Time along the bottom, at round times."""
     marks, step_s = fitting_marks(moments, size)
     axes.set_xlim(0, moments.end_s or 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ssllatency.model.arithmetic.handshakes import client_wait_ns
-from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, Role, Single
+from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, RequestedSide, Single
 from ssllatency.reports.words.handshakes import ADJECTIVES, labels_words
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, part_names
 from ssllatency.reports.words.units import counted, duration, rate, seconds, share
@@ -83,7 +83,7 @@ class SingleWords:
 def single_words(single: Single) -> SingleWords:
     """The words about one handshake; "" for what isn't known or doesn't apply."""
     times_ns = {part: single.parts[part] for part in CLIENT_PIECES if single.parts.get(part)}
-    names = part_names(Role.CLIENT if single.labels.get(Label.ROLE) == Role.CLIENT else Role.SERVER)
+    names = part_names(RequestedSide.CLIENT if single.labels.get(Label.ROLE) == RequestedSide.CLIENT else RequestedSide.SERVER)
     return SingleWords(
         waited=duration(client_wait_ns(single.parts)),
         ended=f"{datetime.fromtimestamp(single.ended_s, UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",

@@ -6,12 +6,12 @@ from __future__ import annotations
 from ssllatency.code.evaluate import followed
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.returns import returned_address
-from ssllatency.code.values import Field, Place, Value
+from ssllatency.code.values import LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.errors import phrase
 from ssllatency.stacks.openssl.connection import Accessors, UnclearError
 
-_CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
+_CTX, _CALLBACK = SymbolicAddress("argument", 0), SymbolicAddress("callback", 0)
 _MAX_OFFSET = 1 << 16
 _METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
 # By the field's name in OpenSSL's source, the command of SSL_CTX_callback_ctrl that sets it: SSL_CTRL_SET_TLSEXT_SERVERNAME_CB
@@ -118,7 +118,7 @@ def _control(image: Image, arguments: dict[str, Value]) -> int:
 def _stored(evaluation: Evaluation, name: str) -> tuple[int, ...]:
     """The path of the one field that the callback is stored in."""
     places = {place for place, value in evaluation.stores if value == _CALLBACK}
-    paths = {(*(place.base.path if isinstance(place.base, Field) else ()), place.offset) for place in places}
+    paths = {(*(place.base.path if isinstance(place.base, LoadedField) else ()), place.offset) for place in places}
     if len(paths) != 1:
         raise UnclearError(f"what sets {name} doesn't simply store it")
     return paths.pop()

@@ -9,7 +9,7 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.values import Place
+from ssllatency.code.values import SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import ssl_offsets
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
@@ -20,7 +20,7 @@ NAMES = frozenset(
         *("ERR_vset_error", "ERR_put_error"),
     )
 )
-_SSL = Place("argument", 0)
+_SSL = SymbolicAddress("argument", 0)
 _MSG_FLOW_ERROR = 1  # of OSSL_STATEM's state, ssl/statem/statem_local.h
 _MOST_CALLED = 3  # how many of the functions that raise errors are examined
 
@@ -80,7 +80,7 @@ class Hidden:
         targets = {target for target in targets if target not in others and self._image.executable(target)}
         passed = [followed(self._image, target, {"rdi": _SSL}) for target in targets]
         stores = [store for evaluation in (own, *passed) for store in evaluation.stores]
-        return (Place("argument", state), _MSG_FLOW_ERROR) in stores
+        return (SymbolicAddress("argument", state), _MSG_FLOW_ERROR) in stores
 
 
 def _single(starts: list[int], description: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice, product
 
 from ssllatency.code.evaluate import returned_in_cases
-from ssllatency.code.values import Case, Place
+from ssllatency.code.values import Assumptions, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
@@ -35,21 +35,21 @@ Row = tuple[int, str]
 
 def alerts(image: Image) -> dict[int, str]:
     """The description of an alert by its number, as SSL_alert_desc_string_long gives it."""
-    return _by_number(image, "SSL_alert_desc_string_long", ALERTS, 255, lambda number: Case({"rdi": number}))
+    return _by_number(image, "SSL_alert_desc_string_long", ALERTS, 255, lambda number: Assumptions({"rdi": number}))
 
 
 def states(image: Image) -> dict[int, str]:
     """The name of a handshake's state by OSSL_HANDSHAKE_STATE, as SSL_state_string_long gives it."""
     path = field_returned(image, "SSL_get_state", 1)
 
-    def case(number: int) -> Case:
+    def case(number: int) -> Assumptions:
         fields = {path: number} if path else {}
-        return Case({"rdi": Place("argument", 0)}, fields, {"SSL_get_state": number})
+        return Assumptions({"rdi": SymbolicAddress("argument", 0)}, fields, {"SSL_get_state": number})
 
     return _by_number(image, "SSL_state_string_long", STATES, _NO_STATE, case)
 
 
-def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: Callable[[int], Case]) -> dict[int, str]:
+def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: Callable[[int], Assumptions]) -> dict[int, str]:
     """The one text that `function` returns for each number, unless it is the text for `unnamed`, a number without a name. A
     text that can be returned for every number (as for an SSL in error) is no name, nor is one of several possible texts."""
     accessor = image.function(function)

@@ -36,7 +36,7 @@ _QUIC_METHODS = ("OSSL_QUIC_client_method", "OSSL_QUIC_client_thread_method", "O
 _Resolver = Callable[[int], Sequence[int] | None]
 
 
-class Tails:
+class MethodTails:
     """The tail calls through method tables of one image."""
 
     def __init__(self, image: Image) -> None:
