@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ssllatency.model.arithmetic.handshakes import merge
+from ssllatency.model.arithmetic.handshake_sums import merge
 from ssllatency.model.arithmetic.snapshots import add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Handshakes, Label, Part
 from ssllatency.model.live.history import History

@@ -10,7 +10,7 @@ from ssllatency.accept_queue import AcceptQueue
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAME, SERVICE
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
-from ssllatency.model.arithmetic.handshakes import add_tallies
+from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
 from ssllatency.model.recording import Recording

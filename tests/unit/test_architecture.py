@@ -152,10 +152,10 @@ NOT_YET = (
     "engines/attach/code_check.py", "engines/base.py", "engines/bpf/libbpf.py", "engines/budget/windows.py",
     "engines/follow/following.py", "engines/sessions/handshake_request.py", "engines/sessions/handshakes.py",
     "engines/sessions/phase_windows.py", "engines/sessions/snoop.py", "engines/sessions/trace.py",
-    "model/arithmetic/handshakes.py", "model/handshakes.py", "output/files.py", "prometheus/history.py",
-    "reports/documents/handshake_reading.py", "reports/documents/handshakes.py", "reports/rows/losses.py",
+    "model/arithmetic/handshake_sums.py", "model/handshakes.py", "output/files.py", "prometheus/history.py",
+    "reports/documents/handshake_reading.py", "reports/documents/handshake_fields.py", "reports/rows/losses.py",
     "reports/rows/offload.py", "reports/rows/parts.py", "stacks/base.py", "stacks/boringssl/connection.py",
-    "stacks/implementations.py", "tracing/follow.py", "tracing/forecast.py", "tracing/handshakes.py", "tracing/live.py",
+    "stacks/implementations.py", "tracing/follow.py", "tracing/forecast.py", "tracing/handshake_sources.py", "tracing/live.py",
     "tracing/planning/fork_server.py", "tracing/resolve.py", "tracing/watch/metrics.py",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from ssllatency.engines.source import Ability
 from ssllatency.model.handshakes import Ending, Handshakes, Label
 from ssllatency.model.process_label import pid_of
 from ssllatency.targets import Selection
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 
 
 @dataclass
@@ -35,7 +35,7 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
+        session, follower = handshake_sources.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
         [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, session.poll)
     return _by_process(snapshot.handshakes, snapshot.duration_s) if snapshot.handshakes else {}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.snapshot import Snapshot
 from tests.live.clients.counted import TLS_1_3, Client

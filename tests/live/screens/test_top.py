@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.reports.documents.recording_reading import from_text
 from tests import programs

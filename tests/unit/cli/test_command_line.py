@@ -28,7 +28,7 @@ from ssllatency.cli.host import doctor
 from ssllatency.cli.live import load, trace
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.targets import Selection
-from ssllatency.tracing.handshakes import request_for
+from ssllatency.tracing.handshake_sources import request_for
 
 PACKAGE = Path(abi.__file__).parent
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")

@@ -14,7 +14,7 @@ import pytest
 from tests.measured.recordings import recording_of
 
 from ssllatency.cli.command_line import run
-from ssllatency.model.arithmetic.handshakes import add_times
+from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Part, Times
 from ssllatency.model.recording import Recording
 from ssllatency.output.recordings import read

@@ -23,8 +23,8 @@ from ssllatency.engines.sessions.snoop import EventKeys, SnoopSession
 from ssllatency.model.handshakes import Ending, Handshakes, Part, Single
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.tracing.live import RunEnd
-from ssllatency.tracing.snoop.calls import CallPrinter
-from ssllatency.tracing.snoop.handshakes import HandshakePrinter
+from ssllatency.tracing.snoop.call_printer import CallPrinter
+from ssllatency.tracing.snoop.handshake_printer import HandshakePrinter
 
 BATCHES = 5
 DUPLICATE = "This was said while it was traced."

@@ -15,7 +15,7 @@ from tests.measured.handshakes import Shake
 from tests.measured.recordings import calls_of, interval_of, recording_of, shakes_of
 from tests.parameters import slow_except
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import PHASES, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome

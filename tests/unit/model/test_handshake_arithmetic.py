@@ -15,7 +15,7 @@ from tests.measured.handshakes import Shake, handshakes_of, times_of
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import snapshots as arithmetic
-from ssllatency.model.arithmetic.handshakes import add_groups, difference, merge, total, without
+from ssllatency.model.arithmetic.handshake_sums import add_groups, difference, merge, total, without
 from ssllatency.model.handshakes import (
     PHASES,
     WAITS,

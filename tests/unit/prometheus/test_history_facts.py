@@ -15,7 +15,7 @@ from ssllatency.export.metrics.facts import PLACES
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.ledger import Row, Value
 from ssllatency.export.metrics.points import Distribution
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Fact, Group, Handshakes, Part
 from ssllatency.model.histogram import UNDERFLOW, bucket_bounds
 from ssllatency.prometheus.client import Prometheus, Range

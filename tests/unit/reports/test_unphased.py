@@ -9,7 +9,7 @@ import pytest
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.report_samples import snapshot_of
 
-from ssllatency.model.arithmetic.handshakes import difference, merge, total
+from ssllatency.model.arithmetic.handshake_sums import difference, merge, total
 from ssllatency.model.handshakes import WINDOWED, Ending, Fact, Group, Handshakes, Part, Single
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot

@@ -15,13 +15,13 @@ from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.engines.attach.sites import library_record
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.read.handshakes import Rows, in_order, tallies
+from ssllatency.engines.read.handshake_rows import Rows, in_order, tallies
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions.handshake_sites import always_watched, error_sites, phase_sites, watched
 from ssllatency.export.formats import text as metrics
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.points import Labels, labels
-from ssllatency.model.arithmetic.handshakes import add_tallies
+from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.recording import Recording

@@ -17,7 +17,7 @@ import pytest
 from tests.measured.recordings import recording_of
 from tests.measured.replay import Replay
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import STOP, stop_is_asked_for, wait_for

@@ -53,11 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
             arguments,
             stack,
             handshakes=True,
-            modules=["ssllatency.tracing.handshakes"],
+            modules=["ssllatency.tracing.handshake_sources"],
             load=lambda known: _load_ahead(known, arguments),
         )
         from ssllatency.engines.source import Ability  # brought in by now
-        from ssllatency.tracing.handshakes import attach
+        from ssllatency.tracing.handshake_sources import attach
 
         session, follower = attach(Ability.HANDSHAKES | Ability.SINGLES, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _load_ahead(known: Resolved, arguments: argparse.Namespace) -> None:
-    from ssllatency.tracing.handshakes import load_ahead
+    from ssllatency.tracing.handshake_sources import load_ahead
 
     load_ahead(known, arguments)
 

@@ -28,7 +28,7 @@ from ssllatency.reports.text import trace as text
 from ssllatency.reports.words.units import counted
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.load import driving
 
@@ -117,7 +117,7 @@ def _measure(
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
         wanted = Ability.HANDSHAKES | Ability.FUNCTIONS if arguments.functions else Ability.HANDSHAKES
-        session, follower = handshakes.attach(wanted, resolved, arguments, stack)
+        session, follower = handshake_sources.attach(wanted, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
         limit_s = driving.timeout_s(arguments.timeout, whole_s)
         output = _drive(command, account, limit_s, whole_s, session, follower)

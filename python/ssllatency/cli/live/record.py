@@ -18,7 +18,7 @@ from ssllatency.output import recordings
 from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
 from ssllatency.reports.words.units import counted
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 
 SUMMARY = "record a measurement to a file, interval by interval"
 EXAMPLES = (
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
+        session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
         writer = stack.enter_context(recordings.Writer(arguments.output, force=arguments.force))
         earlier = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what="functions and handshakes")

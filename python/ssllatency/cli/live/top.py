@@ -17,7 +17,7 @@ from ssllatency.cli import options
 from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show, tell
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.top.reader import End, Reader
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
+        session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
         duration = arguments.interval if arguments.once else arguments.duration
         live.announce(resolved, duration, what="functions and handshakes")
         end = End(resolved, duration, follower)

@@ -18,7 +18,7 @@ from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.folder import Folder
 from ssllatency.output.printing import show, tell
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.watch.action import Action
 from ssllatency.tracing.watch.condition import ThresholdValue, joined
 from ssllatency.tracing.watch.watching import INTERVAL_S, Bounds, Incident, Watcher
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
+        session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
         earlier = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what=f"functions and handshakes until {arguments.when.text!r} holds")
         watcher = _watcher(arguments, folder, action)

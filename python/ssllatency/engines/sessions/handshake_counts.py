@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.running import InFlight
-from ssllatency.engines.read import handshakes as collect
+from ssllatency.engines.read import handshake_rows as collect
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s
 from ssllatency.engines.read.names import ENDINGS

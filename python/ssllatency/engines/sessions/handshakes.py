@@ -19,7 +19,7 @@ from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
-from ssllatency.engines.read import handshakes as collect
+from ssllatency.engines.read import handshake_rows as collect
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import threads_cpu_s
 from ssllatency.engines.sessions import arrivals
@@ -35,7 +35,7 @@ from ssllatency.engines.sessions.handshake_sites import (
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
 from ssllatency.engines.sessions.singles import SingleHandshakes
 from ssllatency.engines.source import Ability
-from ssllatency.model.arithmetic.handshakes import add_tallies
+from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import (
     WHO,
     Handshakes,

@@ -12,7 +12,7 @@ from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring, ring_size
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
-from ssllatency.model.arithmetic.handshakes import client_wait_ns
+from ssllatency.model.arithmetic.handshake_sums import client_wait_ns
 from ssllatency.model.handshakes import Single
 
 _NEVER = (1 << 64) - 1

@@ -17,7 +17,7 @@ from ssllatency.export.services import Services
 from ssllatency.export.split.channel import READY, Broken, TracersEnd
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.follow import Follower
 
 _LEAST_S = 1.0  # between two readings of the kernel's maps
@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Attaches what is to be traced as long as `stack`, then answers until a signal asks for the end."""
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-    session, follower = handshakes.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
+    session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
     live.announce(resolved, None, what="functions and handshakes")
     with suppress(Broken):  # run() says so
         channel.send(READY + b"\n")

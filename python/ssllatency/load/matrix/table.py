@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix.plan import Cell, Factor, Matrix
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.client import ClientReport
 from ssllatency.model.handshakes import PHASES, WAITS, WINDOWED, YES, Ending, Group, Handshakes, Label, Part
 from ssllatency.model.snapshot import Snapshot

@@ -14,7 +14,7 @@ from itertools import chain
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import cost
-from ssllatency.model.arithmetic import handshakes as shakes
+from ssllatency.model.arithmetic import handshake_sums as shakes
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, added_linear
 from ssllatency.model.keyed import gathered, listed, once

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ssllatency.model.arithmetic.handshakes import add_alike, add_tallies
+from ssllatency.model.arithmetic.handshake_sums import add_alike, add_tallies
 from ssllatency.model.arithmetic.snapshots import add_alike_series
 from ssllatency.model.handshakes import Group, Handshakes, Label, Tallies
 from ssllatency.model.process_label import ended_in, pid_of

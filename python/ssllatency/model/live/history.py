@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ssllatency.model.arithmetic.handshakes import causes_since
+from ssllatency.model.arithmetic.handshake_sums import causes_since
 from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.handshakes import Cause, Ending, Label
 from ssllatency.model.histogram import ExponentialHistogram

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ssllatency.model.arithmetic.handshakes import add_groups
+from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Group, Handshakes, Label, Part
 from ssllatency.model.live.reading import FUNCTION, SERVICE, labels_of, name_in

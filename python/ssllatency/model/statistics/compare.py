@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.arithmetic.snapshots import by_function, merge, refuse_windows
 from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part, whole_part
 from ssllatency.model.recording import Recording

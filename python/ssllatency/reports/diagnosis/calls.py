@@ -19,7 +19,7 @@ from ssllatency.reports.diagnosis.numbers import (
     value_share,
 )
 from ssllatency.reports.diagnosis.rule import Evidence
-from ssllatency.reports.words.handshakes import value_words
+from ssllatency.reports.words.label_words import value_words
 from ssllatency.reports.words.units import capitalized, share
 
 # Where half of the handshakes are resumed already, resumption works.

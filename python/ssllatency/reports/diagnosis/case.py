@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, RequestedSide
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.reports.words.units import duration, share

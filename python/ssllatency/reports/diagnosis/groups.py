@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ssllatency.model.arithmetic.handshakes import add_groups
+from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, PHASES, WAITS, Ending, Group, Label, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, NOTABLE, OWN_FLOOR_NS, ratio
 from ssllatency.reports.diagnosis.rule import Evidence
-from ssllatency.reports.words.handshakes import LABELS
+from ssllatency.reports.words.label_words import LABELS
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import duration, printable
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Ending, Handshakes, KeyUse, Label
-from ssllatency.reports.words.handshakes import key_words
+from ssllatency.reports.words.label_words import key_words
 
 # Below this many, a share is mostly chance.
 FEWEST = 30

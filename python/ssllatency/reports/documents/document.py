@@ -20,8 +20,8 @@ from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series,
 from ssllatency.reports.documents.client import client_fields, read_client
 from ssllatency.reports.documents.cost import cost_fields, read_cost
 from ssllatency.reports.documents.fields import DocumentField
+from ssllatency.reports.documents.handshake_fields import handshake_fields, single_fields
 from ssllatency.reports.documents.handshake_reading import read_handshakes
-from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
 from ssllatency.reports.documents.sampling import read_sampling, sampling_fields
 from ssllatency.reports.documents.timed import exponential_fields, read_timed, timed_fields
 

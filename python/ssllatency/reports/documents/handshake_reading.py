@@ -24,7 +24,7 @@ from ssllatency.model.handshakes import (
     unequal_sum,
 )
 from ssllatency.reports.documents.fields import DocumentField
-from ssllatency.reports.documents.handshakes import FORMER_NAMES
+from ssllatency.reports.documents.handshake_fields import FORMER_NAMES
 from ssllatency.reports.documents.offload_reading import read_offload
 from ssllatency.reports.documents.timed import check_count, read_timed
 

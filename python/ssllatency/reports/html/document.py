@@ -9,14 +9,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ssllatency import __version__
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import PHASES, Group, Part, RequestedSide
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import frame as html_frame
-from ssllatency.reports.html import handshakes as html_handshakes
+from ssllatency.reports.html import handshake_sections as html_handshakes
 from ssllatency.reports.html.blocks import Block, Facts, FindingMark, FindingsBlock, PageSection, PlotBlock, Sentences, Tabular
 from ssllatency.reports.html.findings import findings
 from ssllatency.reports.html.offload import offload
@@ -27,7 +27,7 @@ from ssllatency.reports.html.words import name, sentence, typeset, visible
 from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.rows.sampling import phases_sentence
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.parts import part_names
 
 _MOST_HOSTS = 4

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.html.blocks import Block, PageSection, Sentences, Tabular

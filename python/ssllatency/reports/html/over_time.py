@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ssllatency.model.arithmetic.handshakes import add_times
+from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Group, Part, Times, whole_part
 from ssllatency.model.histogram import Grid
 from ssllatency.model.recording import Recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.model.arithmetic.handshakes import client_wait_ns
+from ssllatency.model.arithmetic.handshake_sums import client_wait_ns
 from ssllatency.model.handshakes import Handshakes, RequestedSide
 from ssllatency.reports.html.blocks import PageSection, PlotBlock, Tabular
 from ssllatency.reports.html.plots.bars import Bar, bars

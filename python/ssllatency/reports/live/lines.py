@@ -20,7 +20,7 @@ from ssllatency.reports.live.styled import Line, Piece, PieceStyle, words
 from ssllatency.reports.rows.handshakes.endings import cause_words
 from ssllatency.reports.rows.losses import losses
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.units import duration, printable, rate, seconds, share
 
 _TITLE, _LEAST_HOST = "top  ", 6

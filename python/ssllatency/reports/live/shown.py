@@ -13,7 +13,7 @@ from ssllatency.model.live.history import History, HistoryInterval, Tally, Windo
 from ssllatency.model.live.reading import FUNCTION, SERVICE
 from ssllatency.model.live.rows import LiveRow, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
-from ssllatency.reports.words.handshakes import LABELS
+from ssllatency.reports.words.label_words import LABELS
 from ssllatency.reports.words.parts import part_names
 from ssllatency.reports.words.units import capitalized
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.client import ClientReport, ConnectionBounds
 from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label
 from ssllatency.model.snapshot import Snapshot

@@ -10,7 +10,7 @@ from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Change, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.words.handshakes import LABELS, value_words
+from ssllatency.reports.words.label_words import LABELS, value_words
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import duration, share
 

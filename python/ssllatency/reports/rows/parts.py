@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import (
     BEFORE,
     CLIENT_WAIT_PARTS,

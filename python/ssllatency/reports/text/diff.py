@@ -27,7 +27,7 @@ from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent, with_sign
 from ssllatency.reports.text.frame import heading, lost
 from ssllatency.reports.text.page import PLAIN, Page, joined
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import duration, printable

@@ -15,7 +15,7 @@ from ssllatency.model.events import Call, Caller, Event, Keys, Returned, as_int3
 from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
 from ssllatency.reports.text.page import PLAIN, Page
-from ssllatency.reports.words.handshakes import value_words
+from ssllatency.reports.words.label_words import value_words
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import printable
 

@@ -33,7 +33,7 @@ from ssllatency.output.progress import Progress
 from ssllatency.reports.words.units import counted
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.load import driving, matrix_words
 
@@ -121,7 +121,7 @@ class _Bench:
         resolved = live.resolved_ahead(selection, self.arguments, stack, handshakes=True)
         self.session: HandshakeSource
         self.follower: Follower
-        self.session, self.follower = handshakes.attach(Ability.HANDSHAKES, resolved, self.arguments, stack)
+        self.session, self.follower = handshake_sources.attach(Ability.HANDSHAKES, resolved, self.arguments, stack)
         live.announce(resolved, None, what="handshakes")
 
     def work(self, runs: Sequence[MatrixRun]) -> None:

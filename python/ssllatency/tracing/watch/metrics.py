@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ssllatency.model.arithmetic.handshakes import add_times, total
+from ssllatency.model.arithmetic.handshake_sums import add_times, total
 from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import (
     BEFORE,

@@ -10,9 +10,9 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes
-from ssllatency.engines.read.handshakes import Rows, in_order, single, tallies
+from ssllatency.engines.read.handshake_rows import Rows, in_order, single, tallies
 from ssllatency.engines.read.who import Texts, text_words
-from ssllatency.model.arithmetic.handshakes import add_tallies
+from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import WHO, Ending, Label, Part
 from ssllatency.stacks.names import Names
 

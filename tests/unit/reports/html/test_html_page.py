@@ -15,7 +15,7 @@ from tests.unit.reports.html.html_samples import RECORDINGS, alone, at, served
 from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_of
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic.handshakes import client_wait_ns, total
+from ssllatency.model.arithmetic.handshake_sums import client_wait_ns, total
 from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
@@ -25,7 +25,7 @@ from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html import page as html_page
 from ssllatency.reports.html.blocks import FindingMark
 from ssllatency.reports.html.change import findings
-from ssllatency.reports.html.handshakes import endings
+from ssllatency.reports.html.handshake_sections import endings
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.words import sentence, typeset, visible
 from ssllatency.reports.rows.changes import with_sign

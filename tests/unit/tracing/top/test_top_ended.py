@@ -16,7 +16,7 @@ from tests.measured.live_readings import failed as failing
 from tests.measured.recordings import calls_of, interval_of
 from tests.measured.replay import Replay
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
 from ssllatency.model.live.history import HISTORY_S, History, tallies
 from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, LiveReading

@@ -9,7 +9,7 @@ import pytest
 from tests.measured.live_readings import failed, readings, shake
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.output import recordings
 from ssllatency.reports.documents.recording_reading import from_text

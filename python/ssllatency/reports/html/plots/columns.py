@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
-from ssllatency.model.arithmetic.handshakes import add_times
+from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Part, Times
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot

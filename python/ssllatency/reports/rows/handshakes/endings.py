@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ssllatency.model.arithmetic.handshakes import client_wait_ns
+from ssllatency.model.arithmetic.handshake_sums import client_wait_ns
 from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, RequestedSide, Single
-from ssllatency.reports.words.handshakes import ADJECTIVES, labels_words
+from ssllatency.reports.words.label_words import ADJECTIVES, labels_words
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, part_names
 from ssllatency.reports.words.units import counted, duration, rate, seconds, share
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssllatency.model.arithmetic.handshakes import add_groups
+from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import Fact, Group, Handshakes
 from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.words.units import counted, share, size

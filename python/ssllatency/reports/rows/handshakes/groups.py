@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ssllatency.model.arithmetic.handshakes import add_groups
+from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, whole_part
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.handshakes import label_heading, value_words
+from ssllatency.reports.words.label_words import label_heading, value_words
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label
-from ssllatency.reports.words.handshakes import LABELS, key_words, value_words
+from ssllatency.reports.words.label_words import LABELS, key_words, value_words
 from ssllatency.reports.words.units import duration, share
 
 V = TypeVar("V")

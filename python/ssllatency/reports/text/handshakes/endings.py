@@ -8,7 +8,7 @@ from ssllatency.reports.rows.handshakes import endings as ending_rows
 from ssllatency.reports.rows.handshakes.endings import SingleWords, cause_words, single_words
 from ssllatency.reports.text.bars import split_bar
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import counted, duration, share
 

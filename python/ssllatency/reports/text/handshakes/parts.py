@@ -9,7 +9,7 @@ from ssllatency.model.handshakes import PHASES, Group, Part
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, mostly_waits, part_rows
 from ssllatency.reports.text.bars import legend, split_bar
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.marks import DOMINANT
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
 from ssllatency.reports.words.units import duration

@@ -8,7 +8,7 @@ the diagnosis.
 
 from __future__ import annotations
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import conclusion

@@ -14,7 +14,7 @@ from ssllatency.engines.read.collect import Extremes, Marks, exponential, marks
 from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
 from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.engines.read.who import Texts
-from ssllatency.model.arithmetic.handshakes import add_alike, add_causes, add_keys
+from ssllatency.model.arithmetic.handshake_sums import add_alike, add_causes, add_keys
 from ssllatency.model.handshakes import (
     EVERY,
     NONE,

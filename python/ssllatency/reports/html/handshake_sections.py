@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ssllatency.model.arithmetic.handshakes import total
+from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part, whole_part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
@@ -19,7 +19,7 @@ from ssllatency.reports.rows.handshakes.endings import cause_words
 from ssllatency.reports.rows.handshakes.groups import group_table
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, part_rows
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, rate, share
