@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -39,6 +39,26 @@ NO_ANSWER = "was left out: the process that read it gave no answer"
 _NO_SENSE = "could not be read: its answer was malformed"
 
 
+class _Answer:
+    """The text that comes of a process, of at most `most_lines` lines; `unread` is the last one, which isn't whole yet."""
+
+    def __init__(self, most_lines: int) -> None:
+        self._bytes, self._lines, self._most_lines = 0, 0, most_lines
+        self.unread = bytearray()
+
+    def add(self, piece: bytes) -> list[bytearray] | None:
+        """Take what comes next: the lines that are whole now, None where more came than can be."""
+        self._bytes += len(piece)
+        self._lines += piece.count(b"\n")
+        if self._bytes > _LARGEST_ANSWER or self._lines > self._most_lines:
+            return None
+        self.unread += piece
+        if b"\n" not in piece:
+            return []
+        *lines, self.unread = self.unread.split(b"\n")
+        return lines
+
+
 class ReadingProcess:
     """A process that reads a file, and what it has said so far: `content`, `origin`, and in `values` or `errors` the parts by
     name.
@@ -56,8 +76,7 @@ class ReadingProcess:
         self._child, self._pipe, self._interruptible = child, pipe, interruptible
         helpers.add(child.pid)
         self._until = self._end_of_time()
-        self._unread = bytearray()
-        self._bytes, self._lines = 0, 0
+        self._answer = _Answer(2 + len(work.parts))
 
     def fileno(self) -> int:
         """The pipe's descriptor, for select()."""
@@ -90,13 +109,10 @@ class ReadingProcess:
     def take(self) -> None:
         """Takes what it says next."""
         piece = os.read(self._pipe, _PIPE_BYTES)
-        self._bytes += len(piece)
-        self._lines += piece.count(b"\n")
-        if self._bytes > _LARGEST_ANSWER or self._lines > 2 + len(self.work.parts):
+        lines = self._answer.add(piece)
+        if lines is None:
             self._end("was left out: more came of it than can be")
-            return
-        self._unread += piece
-        if b"\n" in piece and not self._hear_lines():
+        elif not self._hear_lines(lines):
             self._end(_NO_SENSE)
         elif not piece:
             self._ended()
@@ -112,9 +128,8 @@ class ReadingProcess:
         if not self.over:
             self._end("was left out: it isn't needed any more")
 
-    def _hear_lines(self) -> bool:
-        """Takes the lines that are whole; whether they make sense."""
-        *lines, self._unread = self._unread.split(b"\n")
+    def _hear_lines(self, lines: Sequence[bytes | bytearray]) -> bool:
+        """Takes lines; whether they make sense."""
         try:
             for line in lines:
                 self._hear(json.loads(line))
@@ -162,7 +177,7 @@ class ReadingProcess:
         status = self._wait()
         if status:
             self.failure = _why(status)
-        elif not (self.values or self.errors) or self._unread:
+        elif not (self.values or self.errors) or self._answer.unread:
             self.failure = NO_ANSWER
 
     def _end(self, failure: str) -> None:
