@@ -242,7 +242,7 @@ def test_a_recording_has_phases_in_windows_as_well(certificates: Path, tmp_path:
         load = ["wrk", "-t1", "-c8", "-d14", "-H", "Connection: close", f"https://127.0.0.1:{nginx.port['ecdsa']}/"]
         with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
             time.sleep(1)
-            words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "2%", "-d", "9", "-i", "3", "-o", str(file)]
+            words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "1%", "-d", "9", "-i", "3", "-o", str(file)]
             subprocess.run(words, check=True, capture_output=True, timeout=60)
             wrk.kill()
     report = subprocess.run([PROGRAM, "report", str(file), "--json"], capture_output=True, text=True, check=True, timeout=60)

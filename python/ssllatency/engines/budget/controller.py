@@ -15,6 +15,7 @@ RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and 
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
 _FITS = 0.8  # of the budget: what all would take, so that it is tried whether all may be watched all the time again
+_KEPT = 0.5  # of what was seen in the window before, where the last one saw less
 _MOST_PATIENCE = 48  # strata with room for a tier until it is tried, where trials fail again and again
 
 
@@ -69,7 +70,8 @@ class Controller:
         `part`: which part of that time the window was."""
         self._outside = outside if outside is not None else self._outside
         if whole is not None and part > 0:
-            self._added = max(0.0, whole - self._outside) / part
+            added = max(0.0, whole - self._outside) / part
+            self._added = max(added, self._added * _KEPT)  # a load that pauses while the window lasts seems to cost nothing
 
     def heard_tool(self, share: float) -> None:
         """Hears what the tracer itself took in a stratum, by what the processes had: windows get shorter by it. It puts nothing

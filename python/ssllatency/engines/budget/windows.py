@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ssllatency.engines.budget.controller import Controller, Schedule
+from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.dearness import Dearness
 from ssllatency.engines.budget.gates import Gates, resume
 from ssllatency.engines.cost.spent import Spent, tool_share
@@ -163,7 +163,7 @@ class Windows:
             self._end_stratum_early()
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
             self._open()
-        if self._phase is _Phase.OPEN and (self._is_time(self._shuts_s) or (self._burst > burst and self._is_used_up())):
+        if self._phase is _Phase.OPEN and (self._is_time(self._shuts_s) or (self._burst > burst and self._ends_early())):
             self._shut()
         if self._phase is _Phase.AFTER and self._may_go_on():
             self._end_window()
@@ -361,8 +361,14 @@ class Windows:
         self._shuts_s += max(0.0, self._window.opened_s - self._opens_s)
         self._phase = _Phase.OPEN
 
+    def _ends_early(self) -> bool:
+        """Whether more work came than when the window was planned, and it has seen enough: what is watched all the time may use
+        up the budget by itself, and what goes into windows would never be seen if that ended them at once. Waits where it soon
+        will have."""
+        return self._is_used_up() and self._is_time(self._window.opened_s + WINDOW_S)
+
     def _is_used_up(self) -> bool:
-        """Whether the stratum has cost as much by now as it may: more work came than when its window was planned."""
+        """Whether the stratum has cost as much by now as it may."""
         spent = self._spent()
         share = spent.share_since(self._before) if spent else None
         if share is None:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
 from tests.unit.engines.budget.test_windows import BUDGET, STEP_S, Server
 
+from ssllatency.engines.budget.controller import WINDOW_S
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.stacks.operation import Tier
@@ -19,13 +21,14 @@ HITS = 8192  # of which a notice tells
 class Woken:
     """Windows that are called when a notice comes, and else seldom: twice a second, or when they say."""
 
-    def __init__(self, server: Server, *, rested: bool = False) -> None:
+    def __init__(self, server: Server, *, rested: bool = False, tiers: Sequence[Tier] = tuple(Tier)) -> None:
         self.server, self._seen = server, server.spent() or Spent()
         unhit = self._spent_unhit if rested else lambda: None
         self.windows = Windows(
             *(BUDGET, server, self._spent, server.totals, server.clock, server.sleep, random.Random(1)),
             spent_unhit=unhit,
             bursts=self._bursts,
+            tiers=tiers,
         )
         self.windows.start()
 
@@ -98,3 +101,32 @@ def test_what_costs_little_is_watched_on_whatever_is_told() -> None:
     woken.run(30)
     woken.windows.finish()
     assert server.counted == server.calls
+
+
+class Lengths(Server):
+    """A server that notes how long it was watched each time that probes were set again."""
+
+    begins_s = 0.0
+    lasted_s: list[float]
+
+    def take_in(self, tiers: Collection[Tier]) -> None:
+        super().take_in(tiers)
+        self.begins_s = self.now_s
+
+    def shut(self, tiers: Collection[Tier]) -> None:
+        super().shut(tiers)
+        if self.begins_s:
+            self.lasted_s.append(self.now_s - self.begins_s)
+
+
+@pytest.mark.parametrize("below", [3_000, 10_000, 60_000])
+def test_a_window_sees_something_where_what_stays_uses_up_the_budget(below: int) -> None:
+    """Handshakes are watched all the time, and take ten times the budget: each notice of their hits would end the window that
+    phases have just got."""
+    server = Lengths({Tier.DATA: 0, Tier.BELOW: below, Tier.HANDSHAKE: 100_000})
+    server.lasted_s = []
+    woken = Woken(server, tiers=(Tier.BELOW,))
+    woken.run(60)
+    assert len(server.lasted_s) >= 3
+    assert min(server.lasted_s) >= 0.99 * WINDOW_S
+    assert server.counted[Tier.BELOW] / below >= 3 * WINDOW_S

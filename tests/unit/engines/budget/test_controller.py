@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller makes of what it hears, without a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssllatency.engines.budget.controller import LONGEST_STRATUM_S, STRATUM_S, WINDOW_S, Controller, Schedule
+
+BUDGET = 0.01
+
+
+def part(schedule: Schedule) -> float:
+    return schedule.window_s / schedule.stratum_s
+
+
+def test_a_window_without_work_is_not_taken_for_a_sign_that_watching_is_free() -> None:
+    """The next window would else last for its whole stratum, at whatever that costs."""
+    controller = Controller(BUDGET, 1)
+    assert controller.watched_all(0.3)
+    before = part(controller.next())
+    controller.heard(0.0, 0.0, 0.01)
+    assert part(controller.next()) <= 2.01 * before
+
+
+@pytest.mark.parametrize("cost", [0.02, 0.2, 0.9])
+@pytest.mark.parametrize("outside", [0.0, 0.009, 0.5])
+def test_there_is_always_a_window_and_soon_one_of_what_has_not_been_seen(cost: float, outside: float) -> None:
+    controller = Controller(BUDGET, 1)
+    assert controller.watched_all(cost)
+    controller.moved(outside)
+    controller.heard_tool(1.0)
+    seen, unseen = controller.next(excess_s=100.0), controller.next(excess_s=100.0, unseen=True)
+    assert seen.window_s >= WINDOW_S
+    assert seen.stratum_s <= LONGEST_STRATUM_S
+    assert unseen.window_s >= WINDOW_S
+    assert unseen.stratum_s == STRATUM_S
