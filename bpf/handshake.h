@@ -519,6 +519,7 @@ struct ssll_handshake_counters {
 	__u64 ahead_ns;          /* which is a little more where the thread had run for a little, */
 	__u64 ahead_before_ns;   /* and that of the time before */
 	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
+	__u64 unexplained;       /* handshakes that failed, of which no error of the library's own was seen */
 };
 
 struct ssll_handshake_config {
@@ -543,7 +544,7 @@ _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 20 + 20 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 192, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 200, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 68, "handshake config");
 
 #endif

@@ -124,6 +124,8 @@ static __always_inline void finish_handshake(
 		count(&handshake_counters.bounded);
 	if (server && !handshake->socket)
 		count(&handshake_counters.without_socket);
+	if (ending == SSLL_ENDING_FAILURE && !has_libssl_error(handshake))
+		count(&handshake_counters.unexplained);
 	forget_arrivals(handshake);
 	if (server)
 		find_retry(handshake, ssl, library);

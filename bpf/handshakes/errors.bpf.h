@@ -20,13 +20,18 @@ enum {
 	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,
 };
 
+/* Whether the reason is its library's own, not one that says no more than that something below it failed. */
+static __always_inline bool is_specific(__u32 reason)
+{
+	return reason >= FIRST_REASON && reason < FIRST_SHARED;
+}
+
 /* Whether the error is one of libssl's own. */
 static __always_inline bool is_libssl_error(const struct ssll_handshake *handshake, __u32 number, __u32 reason)
 {
 	struct ssll_library *library = library_of(handshake->library);
 
-	return number == (library ? own_error_library(library) : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
-	       reason < FIRST_SHARED;
+	return number == (library ? own_error_library(library) : SSLL_ERROR_LIBRARY_SSL) && is_specific(reason);
 }
 
 /* The same of the error that is kept. */
@@ -35,10 +40,13 @@ static __always_inline bool has_libssl_error(const struct ssll_handshake *handsh
 	return is_libssl_error(handshake, handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK);
 }
 
-/* Kept is the first error of libssl's own, else the first of all: those that follow are its consequences. */
+/*
+ * Kept is the first error of libssl's own: those that follow are its consequences. Where libssl only says that something below
+ * it failed, it is the last of those below that says what, as those before may have been cleared again.
+ */
 static __always_inline void keep_error(struct ssll_handshake *handshake, __u32 library, __u32 reason)
 {
-	if (handshake->error && (has_libssl_error(handshake) || !is_libssl_error(handshake, library, reason)))
+	if (handshake->error && (has_libssl_error(handshake) || !is_specific(reason)))
 		return;
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
 }

@@ -716,10 +716,11 @@ class HandshakeCounters(ctypes.Structure):
         ("ahead_ns", ctypes.c_uint64),
         ("ahead_before_ns", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
+        ("unexplained", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 192
+assert ctypes.sizeof(HandshakeCounters) == 200
 
 
 class HandshakeKey(ctypes.Structure):

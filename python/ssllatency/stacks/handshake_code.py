@@ -37,6 +37,11 @@ class HandshakeCode:
         can't be told."""
         return None
 
+    def own_errors(self) -> Collection[ErrorFunction]:
+        """The calls by which the library says why it breaks off, each with the function called and the call's address; none
+        where all errors have to be watched to know that."""
+        return ()
+
     def calls(self) -> Iterator[CallSite]:
         """The calls that are phases, and those that read and write; of those at one address the last counts."""
         yield from self.phase_calls()

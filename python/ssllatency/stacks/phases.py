@@ -56,15 +56,21 @@ class CallSite:
 
 
 class ErrorKind(StrEnum):
-    """Which arguments tell of an error, in the order of ARGUMENTS. RAISE and RAISE_1_1: the library and the reason. FATAL: the
-    connection and the alert (-1: none)."""
+    """Which arguments tell of an error, in the order of ARGUMENTS. RAISE, OWN and RAISE_1_1: the library and the reason, OWN at
+    the calls by which a library breaks off. FATAL: the connection and the alert (-1: none)."""
 
     RAISE = "raise"
+    OWN = "own"
     RAISE_1_1 = "raise_1_1"
     FATAL = "fatal"
 
 
-ARGUMENTS = {ErrorKind.RAISE: (0, 1), ErrorKind.RAISE_1_1: (0, 2), ErrorKind.FATAL: (0, 1)}
+ARGUMENTS = {
+    ErrorKind.RAISE: (0, 1),
+    ErrorKind.OWN: (0, 1),
+    ErrorKind.RAISE_1_1: (0, 2),
+    ErrorKind.FATAL: (0, 1),
+}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,8 +19,9 @@ from tests.live.clients.counted import TLS_1_2, TLS_1_3
 from tests.live.clients.slow import slow
 from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import Trace, losses, reasons
-from tests.live.servers.nginx import make_certificate
+from tests.live.servers.nginx import Certificate, make_certificate
 from tests.live.servers.s_server import s_server
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 10
@@ -46,6 +49,27 @@ def test_what_is_no_tls(certificates: Path, root: Path | None) -> None:
     assert errors["SSL routines", "http request"] == errors["SSL routines", "wrong version number"] == TIMES
     assert sum(endings(shakes.document).values()) == 2 * TIMES + 2
     assert_books(shakes)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_what_fails_below_libssl(tmp_path: Path, *, exact: bool) -> None:
+    """A key that is too small for the digest: libssl says "internal error", and the reason is what lies under it in the queue.
+    OpenSSL raises others on the way there and clears them, tens of them in each handshake that succeeds: within a budget these
+    are watched once a handshake has failed for a reason that libssl doesn't know."""
+    every = ["-cipher", "ALL:@SECLEVEL=0", "-tls1_2"]
+    small = Certificate(tmp_path / "small.crt", tmp_path / "small.key")
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:512", "-sha256", "-nodes", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-keyout", str(small.key), "-out", str(small.certificate)], check=True, capture_output=True)
+    with s_server(small, *every) as server, Shakes(server.pid, exact=exact) as shakes:
+        client = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", *every, "-sigalgs", "RSA+SHA512"]
+        for number in range(1, TIMES + 1):
+            subprocess.run(client, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+            wait_for(lambda number=number: server.errors()["rsa routines", "digest too big for rsa key"] == number)  # type: ignore[misc]
+            time.sleep(0.3)  # the tracer looks five times a second
+    causes = Counter({(cause["library"], cause["reason"]): cause["count"] for cause in shakes.document["handshakes"]["causes"]})
+    known = TIMES if exact else TIMES - 1
+    assert causes["rsa routines", "digest too big for rsa key"] == known
+    assert causes["SSL routines", "internal error"] == TIMES - known
 
 
 @pytest.mark.parametrize("engine", ["libbpf", "bcc"])

@@ -21,7 +21,7 @@ from ssllatency.stacks.registry import LIBRARIES, stack_named
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 # The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
 BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if LIBRARIES[operation.library].batches)
-_REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
+_REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.OWN: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
 def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
@@ -128,6 +128,18 @@ def error_sites(errors: Iterable[ErrorSite]) -> Sites:
     return [site(error.probe, cookie_of(error)) for error in errors]
 
 
+def tell_why(plans: Iterable[HandshakePlan]) -> bool:
+    """Whether all libraries that make handshakes are watched where they say why they break one off, so that errors raised below
+    them matter only where they name a reason in general terms."""
+    making = (plan for plan in plans if plan.calls or plan.state_machine)
+    return all(any(error.kind is ErrorKind.OWN for error in plan.errors) for plan in making)
+
+
+def raised_sites(plan: HandshakePlan) -> Sites:
+    """The sites at which any error is raised."""
+    return error_sites(error for error in plan.errors if error.kind is ErrorKind.RAISE)
+
+
 def software_sites(plan: ImagePlan) -> Sites:
     """The entries of the library's own private-key methods."""
     return [site(probe) for _, probe in _entries(plan, stack_named(plan.stack).handshake_calls.software)]
@@ -166,16 +178,16 @@ def offers_of(image: TracedImage) -> Mapping[str, Offer]:
 
 
 def sites_by_program(
-    first: int, planned: Sequence[tuple[TracedImage, HandshakePlan]], *, transport: bool
+    first: int, planned: Sequence[tuple[TracedImage, HandshakePlan]], *, transport: bool, raised: bool
 ) -> dict[str, list[Sites]]:
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
-    `first`. `transport`: those of reads and writes as well."""
+    `first`. `transport`: those of reads and writes as well; `raised`: raised_sites() as well."""
     phases = [_always_set(image, plan, transport=transport) for image, plan in planned]
     machines = [machine_sites(plan, image, number) for number, (image, plan) in enumerate(planned, first)]
     return {
         "at_exit": [ends for _, ends in machines],
         "at_phase_end": [ends for _, ends in phases],
-        "at_error": [error_sites(plan.errors) for _, plan in planned],
+        "at_error": [_error_sites(plan, raised=raised) for _, plan in planned],
         "at_software": [software_sites(image.plan) for image, _ in planned],
         "at_wake_set": [[site(plan.wake)] if plan.wake else [] for _, plan in planned],
         "at_batch": [batch_sites(image.plan) for image, _ in planned],
@@ -184,6 +196,27 @@ def sites_by_program(
     }
 
 
+def _error_sites(plan: HandshakePlan, *, raised: bool) -> Sites:
+    return error_sites(error for error in plan.errors if raised or error.kind is not ErrorKind.RAISE)
+
+
 def _always_set(image: TracedImage, plan: HandshakePlan, *, transport: bool) -> tuple[Sites, Sites]:
     offers = offers_of(image)
     return phase_sites((*always_watched(plan.calls, offers), *(plan.transport if transport else ())), offers)
+
+
+def places_of(plan: HandshakePlan, offsets: SslOffsets) -> frozenset[Label]:
+    """The labels whose places the library shows."""
+    names = set(plan.labels)
+    labels = {label for label in Label if label.value in names}
+    if {"group_tls13", "group_session", "did_kex"} <= names:
+        labels.add(Label.GROUP)
+    if {"verify_mode", "peer_certificate"} <= names:
+        labels.add(Label.CLIENT_CERTIFICATE)
+    if {"server_name", "server_name_session"} <= names:
+        labels.add(Label.SNI)
+    if "alpn_length" not in names:
+        labels.discard(Label.ALPN)
+    if None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
+        labels |= {Label.PORT, Label.PEER}
+    return frozenset(labels | {Label.ROLE, Label.PROCESS})

@@ -28,7 +28,10 @@ from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
     offers_of,
     phase_sites,
+    places_of,
+    raised_sites,
     sites_by_program,
+    tell_why,
     watched,
     windowed_sites,
 )
@@ -46,7 +49,6 @@ from ssllatency.model.handshakes import (
 )
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.plan import SslOffsets
 from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
@@ -73,6 +75,7 @@ class HandshakeSession:
         self._opened = ExitStack()
         self._watches_wakes = False
         self._watches_transport = request.blocking
+        self._watches_raised = False
         self._arrivals = arrivals.Arrivals(self.attachment)
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 
@@ -96,6 +99,7 @@ class HandshakeSession:
         self._arrivals.watch(self._counters)
         if self._request.base.budget is not None and self._within_data:
             self.attachment.hold([Tier.DATA])
+        self._watches_raised = self._request.base.budget is None or not tell_why(self._plans)
         self.attachment.attach(self._sites(0, self._images, self._plans), self._sites_below)
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
@@ -124,7 +128,7 @@ class HandshakeSession:
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Keeps what these libraries show of their connections; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
-            self._counts.known_places[index] = _places(plan, image.plan.offsets)
+            self._counts.known_places[index] = places_of(plan, image.plan.offsets)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan] | None = None) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses. `plans`: theirs, where they are
@@ -140,6 +144,8 @@ class HandshakeSession:
             del self._images[first:], self._plans[first:]
             raise
         self._watch_wakes()
+        if not tell_why(self._plans):
+            self._watch_raised()
         self._begin_windows()
         self._windows.look_soon()
 
@@ -157,7 +163,8 @@ class HandshakeSession:
     def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
         """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        return sites_by_program(first, list(zip(images, plans, strict=True)), transport=self._watches_transport)
+        planned = list(zip(images, plans, strict=True))
+        return sites_by_program(first, planned, transport=self._watches_transport, raised=self._watches_raised)
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
@@ -180,6 +187,14 @@ class HandshakeSession:
         with suppress(AttachError):
             self.attachment.attach_more(sites)
             self._counters.watches_transport = 1
+
+    def _watch_raised(self) -> None:
+        """Watches all errors that are raised: a handshake that succeeds may raise tens of them, and clear them again."""
+        if self._watches_raised:
+            return
+        self._watches_raised = True  # of later files as well; where they are refused, reasons are as general as before
+        with suppress(AttachError):
+            self.attachment.attach_more({"at_error": [raised_sites(plan) for plan in self._plans]})
 
     @property
     def gates(self) -> Gates:
@@ -222,6 +237,8 @@ class HandshakeSession:
         self._windows.tick(self._counters.within_data)
         self._watch_wakes()
         self._watch_transport()
+        if self._counters.unexplained:
+            self._watch_raised()
         self._arrivals.poll()
         wall_ns = wall_clock_ns()
         over = list(self._singles.take(lambda raw: self._counts.single(raw, wall_ns)))
@@ -348,20 +365,3 @@ class HandshakeSession:
 
     def _missing(self) -> tuple[Missing, ...]:
         return tuple(Missing(missing.what, plan.path, missing.reason) for plan in self._plans for missing in plan.missing)
-
-
-def _places(plan: HandshakePlan, offsets: SslOffsets) -> frozenset[Label]:
-    """The labels whose places the library shows."""
-    names = set(plan.labels)
-    labels = {label for label in Label if label.value in names}
-    if {"group_tls13", "group_session", "did_kex"} <= names:
-        labels.add(Label.GROUP)
-    if {"verify_mode", "peer_certificate"} <= names:
-        labels.add(Label.CLIENT_CERTIFICATE)
-    if {"server_name", "server_name_session"} <= names:
-        labels.add(Label.SNI)
-    if "alpn_length" not in names:
-        labels.discard(Label.ALPN)
-    if None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
-        labels |= {Label.PORT, Label.PEER}
-    return frozenset(labels | {Label.ROLE, Label.PROCESS})

@@ -26,7 +26,7 @@ from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.sites.queries import passes_null
 from ssllatency.stacks.base import Stack
-from ssllatency.stacks.phases import CallSite, MissingPart, Transport
+from ssllatency.stacks.phases import ARGUMENTS, CallSite, ErrorFunction, MissingPart, Transport
 from ssllatency.stacks.registry import LIBRARIES, called, has_lower, stack_of
 
 
@@ -153,12 +153,26 @@ class _Planner:
             self.errors += [self._entries.of(function)] if function else []
 
         self._try("alerts", plan_fatal)
+        self.errors += self._own_errors(code.own_errors())
         try:
             wanted = {call.address: call for call in code.calls() if not self._is_size_query(call)}
         finally:
             self.missing += code.missing
         for call in self._bracketed(sorted(wanted.values(), key=lambda call: call.address), code.passing()):
             (self.transport if isinstance(call.phase, Transport) else self.calls).append(call)
+
+    def _own_errors(self, calls: Collection[ErrorFunction]) -> list[ErrorSite]:
+        """The sites in front of these calls; none unless all can be probed, as then all errors are watched."""
+        try:
+            return [self._own_error(call) for call in calls]
+        except (Unplannable, ElfError):
+            return []
+
+    def _own_error(self, call: ErrorFunction) -> ErrorSite:
+        assert call.address is not None
+        needed = frozenset(self._machine.argument_registers[index] for index in ARGUMENTS[call.kind])
+        begin = begin_site(self._bodies.graph(self._start(call.address)), call.address, needed, frozenset(), self._emulation)
+        return ErrorSite(call.kind, call.name, probe_at(self._image, begin.site, Role.ENTRY))
 
     def _is_size_query(self, call: CallSite) -> bool:
         """Whether the call's code shows that it only asks for a size: a probe there would be hit for nothing."""
@@ -187,19 +201,19 @@ class _Planner:
         return frozenset() if argument is None else frozenset((self._machine.argument_registers[argument],))
 
     def _begin(self, call: CallSite, passing: Collection[int]) -> Begin:
-        graph = self._bodies.graph(self._start(call))
+        graph = self._bodies.graph(self._start(call.address))
         needed, wanted = self._register(call.callee.skip_null), self._register(call.callee.size_argument)
         branches = not needed | wanted
         return begin_site(graph, call.address, needed, wanted, self._emulation, branches=branches, passing=passing)
 
-    def _start(self, call: CallSite) -> int:
-        start = self._bodies.function(call.address)
+    def _start(self, address: int) -> int:
+        start = self._bodies.function(address)
         if start is None:
-            raise Unplannable(f"the unwind tables know no function at {call.address:#x}")
+            raise Unplannable(f"the unwind tables know no function at {address:#x}")
         return start
 
     def _phase_call(self, call: CallSite, begin: Begin, taken: set[int]) -> PhaseCall:
-        end = end_site(self._bodies.graph(self._start(call)), call.address, taken, self._emulation)
+        end = end_site(self._bodies.graph(self._start(call.address)), call.address, taken, self._emulation)
         callee = call.callee
         return PhaseCall(
             phase=callee.phase,

@@ -15,6 +15,7 @@ from ssllatency.elf.image import ElfError, Image
 from ssllatency.stacks.handshake_code import HandshakeCode
 from ssllatency.stacks.openssl.handshake import hidden
 from ssllatency.stacks.openssl.handshake.callbacks import TICKET_KEY, CallbackPath, callback_paths
+from ssllatency.stacks.openssl.handshake.errors import OWN_ERRORS
 from ssllatency.stacks.openssl.handshake.hidden import Hidden
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode, static_code
 from ssllatency.stacks.openssl.handshake.phases import CACHE, OPENS_TICKET, TICKET
@@ -66,6 +67,12 @@ class OpenSslHandshakeCode(HandshakeCode):
         """Of the hidden functions the one that breaks off."""
         return ErrorFunction(ErrorKind.FATAL, "ossl_statem_fatal", self._hidden.ossl_statem_fatal())
 
+    def own_errors(self) -> list[ErrorFunction]:
+        """Since OpenSSL 3.0 libssl's functions that break off call ERR_vset_error. Where libcrypto is in the same file, others
+        do, too."""
+        sites = [] if self.image.function(OWN_ERRORS) else self.sites[OWN_ERRORS]
+        return [ErrorFunction(ErrorKind.OWN, OWN_ERRORS, site) for site in sites]
+
     def calls(self) -> Iterator[CallSite]:
         """Lookups and callbacks as well."""
         yield from self.phase_calls()
@@ -75,7 +82,7 @@ class OpenSslHandshakeCode(HandshakeCode):
 
     def named(self) -> set[str]:
         """Those as well by whose calls the others are found."""
-        return super().named() | hidden.NAMES | {_TAKES_A_REFERENCE, OPENS_TICKET, *_OF_TICKETS}
+        return super().named() | hidden.NAMES | {_TAKES_A_REFERENCE, OPENS_TICKET, OWN_ERRORS, *_OF_TICKETS}
 
     @cached_property
     def sites(self) -> dict[str, list[int]]:

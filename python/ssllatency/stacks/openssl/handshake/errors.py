@@ -7,6 +7,9 @@ from ssllatency.code.calls import calls_of
 from ssllatency.elf.image import Image
 from ssllatency.stacks.phases import ErrorFunction, ErrorKind
 
+OWN_ERRORS = "ERR_vset_error"
+"""What libssl's functions that break a handshake off raise their error by."""
+
 
 def error_functions(image: Image) -> list[ErrorFunction]:
     """Those of this libcrypto, by what it has: since OpenSSL 3.0 ERR_vset_error(library, reason, ...), before it
