@@ -13,7 +13,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
 from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
-from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
 from ssllatency.stacks.registry import LIBRARIES, stack_named
