@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of what a host's processes and the network say: the paths of control groups, what a Prometheus answers, the
-headers of requests, and what one of our processes tells the other. The seeds are beside them, as they are short."""
+"""What must hold of what a host's processes and the network say: the paths of control groups, the files of processes and of
+container runtimes, what a Prometheus answers, the headers of requests, and what one of our processes tells the other. The
+seeds are beside them, as they are short."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import argparse
 import base64
 import json
 import math
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
@@ -19,9 +22,16 @@ from ssllatency.export.serve.connections import network_of
 from ssllatency.export.serve.host_names import may_ask
 from ssllatency.export.serve.negotiation import chosen
 from ssllatency.export.services import Services
-from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.histogram import ExponentialHistogram, Grid, bucket_bounds
 from ssllatency.prometheus.samples import series_of
+from ssllatency.targets.containers.images import image_of
+from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.containers.service import owner_of, service_in, unit_of
+from ssllatency.targets.hazards import hazards
+from ssllatency.targets.maps import parse_maps, shown_path
+from ssllatency.targets.processes import process_of
+from ssllatency.targets.sockets.listening import blocks, whole_table
+from ssllatency.targets.sockets.sock_diag import listen_overflows, sockets_of
 
 _LONGEST_LABEL = 250
 _ID = "3f" * 32
@@ -59,6 +69,94 @@ def cgroups() -> list[bytes]:
     ]
 
 
+def check_process(folder: Path) -> Callable[[bytes], None]:
+    """Of the files of a process below a /proc that is made in the folder, which all have the same content: what is read is what
+    may be shown or asked for, or an OSError."""
+    process = folder / "17"
+    (process / "net").mkdir(parents=True)
+    (process / "task/17").mkdir(parents=True)
+    (process / "fd").mkdir()
+    (process / "fd/3").symlink_to("socket:[316533]")
+    (process / "fdinfo").mkdir()
+    (process / "ns").mkdir()
+    (process / "ns/net").symlink_to("net:[1]")
+    content = folder / "content"
+    content.touch()
+    for name in ("stat", "task/17/status", "net/tcp", "net/tcp6", "net/netstat", "fdinfo/3"):
+        (process / name).symlink_to(content)
+
+    def check(data: bytes) -> None:
+        content.write_bytes(data)
+        found = process_of(17, folder)
+        assert found is None or found.comm.encode()
+        hazards([17], folder)
+        blocks([17], folder)
+        for mapped in parse_maps(data):
+            assert shown_path(mapped) in data
+        with suppress(OSError):
+            assert listen_overflows(process) >= 0
+        with suppress(OSError):
+            for listener in (whole_table(process / "net", 4) or {}).values():
+                assert listener.address.isprintable()
+        with suppress(OSError):
+            assert all(one.port < 1 << 16 for one in sockets_of(iter([data])))
+
+    return check
+
+
+def processes() -> list[bytes]:
+    """Of stat, status, maps, the tables of sockets, counters, and the kernel's answer about a socket that listens."""
+    row = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 316533 1 0 100 0 0 10 0\n"
+    statistics = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 12 13\n"
+    told = struct.pack("=IHHII", 16 + 72 + 40, 20, 2, 0, 0) + bytes([2, 10, 0, 0]) + struct.pack(">H", 443)
+    told = told.ljust(16 + 72, b"\1") + struct.pack("=HH", 40, 7).ljust(40, b"\2") + struct.pack("=IHHII", 16, 3, 2, 0, 0)
+    return [
+        b"17 (a (b) c) S 1 17 17 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 5432 1 2 3\n",
+        b"pos:\t0\nflags:\t02004002\n",
+        b"Name:\tnginx\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss\n",
+        b"00401000-00402000 r-xp 00001000 fe:00 17 /usr/lib/a\\012b.so (deleted)\n7ffd-7ffe r-xp 00000000 00:00 0 [vdso]\n",
+        ("  sl  local_address rem_address   st\n" + row + row.replace(" 0A ", " 01 ")).encode(),
+        statistics.encode(),
+        told,
+    ]
+
+
+def check_runtime(folder: Path) -> Callable[[bytes], None]:
+    """Of a file in which a container runtime keeps what it knows, below a root that is made in the folder."""
+    places = (
+        f"var/lib/docker/containers/{_ID}/config.v2.json",
+        f"run/containerd/io.containerd.runtime.v2.task/k8s.io/{_ID}/config.json",
+        f"run/containers/storage/overlay-containers/{_ID}/userdata/config.json",
+        "var/lib/containers/storage/overlay-containers/containers.json",
+    )
+    roots = []
+    for number, place in enumerate(places):
+        roots.append((root := folder / str(number), root / place))
+        (root / place).parent.mkdir(parents=True)
+    cgroup = f"0::/system.slice/docker-{_ID}.scope\n"
+
+    def check(data: bytes) -> None:
+        for root, file in roots:
+            file.write_bytes(data)
+            assert isinstance(image_of(_ID, root), str)
+            assert all(isinstance(name, str) for name in container_names([_ID], root).values())
+            for _, value in Services(root=root).labels_in("comm", cgroup):
+                assert len(value) <= _LONGEST_LABEL
+                assert value.isprintable()
+                assert value.encode()
+
+    return check
+
+
+def runtime_files() -> list[bytes]:
+    """Docker's, the bundles of containerd and CRI-O, and Podman's."""
+    images = {"io.kubernetes.cri.image-name": "nginx:1", "io.kubernetes.cri-o.ImageName": "nginx:2"}
+    stored = {"id": _ID, "names": ["web"], "metadata": json.dumps({"image-name": "nginx:3"})}
+    return [
+        json.dumps(one).encode() for one in ({"Name": "/web", "Config": {"Image": "nginx"}}, {"annotations": images}, [stored])
+    ]
+
+
 def check_samples(data: bytes) -> None:
     """Of series in Prometheus' answer: numbers, or our own error."""
     try:
@@ -80,11 +178,16 @@ def check_samples(data: bytes) -> None:
 
 def samples() -> list[bytes]:
     """A counter, and a native histogram."""
-    histogram = {"count": "3", "sum": "0.5", "buckets": [[0, "0.001953125", "0.002039", "2"], [3, "-1e-8", "1e-8", "1"]]}
     return [
         json.dumps([{"metric": {"service": "nginx"}, "values": [[1.0, "3"], [2.0, "5"]]}]).encode(),
-        json.dumps([{"metric": {}, "histograms": [[1.0, histogram], [2.0, histogram]]}]).encode(),
+        json.dumps([{"metric": {}, "histograms": [[1.0, histogram()], [2.0, histogram()]]}]).encode(),
     ]
+
+
+def histogram(total_s: float = 0.5) -> dict[str, object]:
+    """Of a call shorter than all buckets and two in one, as Prometheus writes it."""
+    low, high = (repr(bound_ns / 1e9) for bound_ns in bucket_bounds(Grid.SECONDS.first_bucket + 40))
+    return {"count": "3", "sum": str(total_s), "buckets": [[0, low, high, "2"], [3, "-1e-8", "1e-8", "1"]]}
 
 
 def check_header(data: bytes) -> None:

@@ -40,6 +40,8 @@ from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot
 from ssllatency.prometheus.client import Prometheus, Range
 from ssllatency.prometheus.samples import Samples, series_of
+from ssllatency.reports.documents.recording import to_lines
+from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.reports.words.units import printable
 
 _INSTANCE = "instance"
@@ -64,10 +66,21 @@ class Wanted:
 def read(server: Prometheus, wanted: Wanted, over: Range) -> Recording:
     """The recording. SsllatencyError where there is none of the service in that time, or it isn't as the exporter has it."""
     history = _History(server, wanted, over)
-    runs = [run for instance in history.instances() for run in history.run(instance)]
+    try:
+        runs = [run for instance in history.instances() for run in history.run(instance)]
+    except (ValueError, ArithmeticError, OSError):
+        raise _made_by_others(server) from None
     if not runs:
         raise SsllatencyError(_why_none(server, wanted, over))
+    try:  # as if it had been kept: intervals whose numbers don't go together are left out, and a note says so
+        runs = list(from_text("".join(to_lines(Recording(tuple(runs)), by_process=True)), server.name).runs)
+    except SsllatencyError:
+        raise _made_by_others(server) from None
     return Recording(tuple(runs), f"{printable(wanted.service)} from {_clock(over.start_s)} to {_clock(over.end_s)}")
+
+
+def _made_by_others(server: Prometheus) -> SsllatencyError:
+    return SsllatencyError(f"{server.name} has metrics of that service that aren't as `ssllatency export` writes them.")
 
 
 def _why_none(server: Prometheus, wanted: Wanted, over: Range) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,7 @@ _ALL = ("0.0.0.0", "::")
 _MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 one, RFC 4291, 2.5.5.2
 _PIECE = 1 << 16
 _AGAIN_S = 1.0
+_QUICK_S, _SHARE = 0.1, 0.1  # a look that took longer waits until looking has taken no more than this share of the time
 _MOST_LINE = 1024  # characters of the table, whose lines have 150
 _NO_TABLE = "the kernel's table of sockets has another form"
 # Who holds listening sockets for others, and starts processes that have nothing to do with them.
@@ -80,20 +81,28 @@ class Owners:
 class Ports:
     """Who listens on these TCP ports, in any network namespace. The descriptors of all processes, of which there may be as many
     as connections, are read only where the sockets that listen have changed, or one of their owners has gone; and now and then
-    where there are sockets without an owner, as systemd's, which a server gets when it is started."""
+    where there are sockets without an owner, as systemd's, which a server gets when it is started. Any user can open sockets
+    by the hundred thousand, or namespaces: so looking takes a bounded share of the time, and may come later."""
 
     def __init__(self, ports: Iterable[int]) -> None:
         self._ports = frozenset(ports)
         self._sockets: dict[str, set[str]] = {}
-        self._owners, self._looked = Owners({}), 0.0
+        self._owners, self._looked, self._not_before = Owners({}), 0.0, 0.0
 
     def owners(self, processes: Iterable[Process], proc: Path = PROC) -> Owners:
-        """Those among the processes."""
+        """Those among the processes, as of the last look."""
+        began = time.monotonic()
+        if began >= self._not_before:
+            self._refresh(processes, proc)
+            took = time.monotonic() - began
+            self._not_before = began + took / _SHARE if took > _QUICK_S else 0.0
+        return self._owners
+
+    def _refresh(self, processes: Iterable[Process], proc: Path) -> None:
         by_pid = {process.pid: process for process in processes}
         sockets = _sockets_on(self._ports, by_pid, proc)
         if sockets != self._sockets or self._is_time(by_pid, any(sockets.values())):
             self._sockets, self._owners, self._looked = sockets, self._look(by_pid, proc), time.monotonic()
-        return self._owners
 
     def _is_time(self, pids: Container[int], has_sockets: bool) -> bool:
         owners = self._owners.by_port.values()
@@ -129,23 +138,27 @@ def _sockets_on(ports: Container[int], pids: Iterable[int], proc: Path) -> dict[
 def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
     """Whether any of the processes listens on a blocking socket, so that the sockets that it accepts most likely block as well.
     Processes whose descriptors may not be read don't count."""
+    tables: dict[str, dict[str, Listener]] = {}
     for pid in pids:
         folder = proc / str(pid)
         with suppress(OSError):
-            table = _table(folder / "net")
+            namespace = os.readlink(folder / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
+            if namespace not in tables:
+                tables[namespace] = _table(folder / "net")
             for descriptor in (folder / "fd").iterdir():
                 inode = _socket(descriptor)
-                if inode in table and not _never_blocks(folder / "fdinfo" / descriptor.name):
+                if inode in tables[namespace] and not _never_blocks(folder / "fdinfo" / descriptor.name):
                     return True
     return False
 
 
 def _never_blocks(path: Path) -> bool:
     """Whether a descriptor's flags say so; one that is gone doesn't block anybody."""
-    for line in _lines(path, heading=False):
-        if line.startswith("flags:"):
-            return bool(int(line.split()[1], 8) & os.O_NONBLOCK)
-    return True
+    try:
+        flags = [line.split()[1] for line in path.read_text(errors="replace").splitlines() if line.startswith("flags:")]
+        return not flags or bool(int(flags[0], 8) & os.O_NONBLOCK)
+    except (OSError, ValueError, IndexError):
+        return True
 
 
 def is_own(address: str) -> bool:
@@ -178,7 +191,7 @@ def _socket(descriptor: Path | str) -> str:
     return target[8:-1] if target.startswith("socket:[") else ""
 
 
-def whole_table(folder: Path, most: int) -> dict[str, Listener] | None:
+def whole_table(folder: Path, most: int | None = None) -> dict[str, Listener] | None:
     """The listening sockets of a network namespace by inode number, given as /proc/PID/net; None where there are more than
     so many of a family. OSError where the table isn't there, or isn't one."""
     listeners_by_inode: dict[str, Listener] = {}
@@ -192,7 +205,7 @@ def whole_table(folder: Path, most: int) -> dict[str, Listener] | None:
                         raise OSError(_NO_TABLE)
                     if fields[3] != _LISTEN:
                         break
-                    if number >= most:
+                    if most is not None and number >= most:
                         return None
                     listeners_by_inode[fields[9]] = _listener(fields[1])
         except FileNotFoundError:
@@ -204,26 +217,10 @@ def whole_table(folder: Path, most: int) -> dict[str, Listener] | None:
 
 
 def _table(folder: Path) -> dict[str, Listener]:
-    """The listening sockets of one network namespace, by inode number."""
-    listeners_by_inode = {}
-    for name in ("tcp", "tcp6"):
-        for line in _lines(folder / name):
-            fields = line.split()
-            if len(fields) < 10 or fields[3] != _LISTEN:
-                break
-            listeners_by_inode[fields[9]] = _listener(fields[1])
-    return listeners_by_inode
-
-
-def _lines(path: Path, *, heading: bool = True) -> Iterator[str]:
-    """The lines, below the heading if there is one, read no further than they are asked for: a busy server's table has many."""
-    try:
-        with path.open(buffering=_PIECE) as file:
-            if heading:
-                next(file, "")
-            yield from file
-    except OSError:
-        return
+    """The listening sockets of one network namespace, by inode number; none where the table can't be read."""
+    with suppress(OSError):
+        return whole_table(folder) or {}
+    return {}
 
 
 def _listener(written: str) -> Listener:

@@ -199,6 +199,54 @@ def test_a_socket_that_is_handed_on_is_found(served: Path, monkeypatch: pytest.M
     assert wanted.owners(all_processes(served), served).by_port == {8443: {OTHER}}
 
 
+def test_looking_takes_a_bounded_share_of_the_time(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sockets strangers open: a look of two seconds is the only one within twenty."""
+    now_s, looks = 100.0, 0
+    wanted, processes = Ports([443]), all_processes(served)
+    look = listening._sockets_on
+
+    def slow(*arguments: object) -> object:
+        nonlocal now_s, looks
+        now_s, looks = now_s + 2, looks + 1
+        return look(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(listening, "_sockets_on", slow)
+    monkeypatch.setattr(listening.time, "monotonic", lambda: now_s)
+    first = wanted.owners(processes, served)
+    for _ in range(17):
+        now_s += 1
+        assert wanted.owners(processes, served) == first
+    assert looks == 1
+    now_s += 2
+    wanted.owners(processes, served)
+    assert looks == 2
+
+
+def test_a_table_is_read_once_for_all_who_share_it(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: list[Path] = []
+    read = listening.whole_table
+
+    def counted(folder: Path, most: int | None = None) -> dict[str, Listener] | None:
+        tables.append(folder)
+        return read(folder, most)
+
+    monkeypatch.setattr(listening, "whole_table", counted)
+    pids = [process.pid for process in all_processes(served)]
+    blocks(pids, served)
+    links = [served / str(pid) / "ns/net" for pid in pids]
+    namespaces = {link.readlink() for link in links if link.is_symlink()}
+    assert len(tables) == len(namespaces) < len(pids)
+
+
+@pytest.mark.parametrize("table", [b"\x80\n", HEAD.encode() + row("01(0007F:1F90", 7).encode(), HEAD.encode() + b"\xff 0A\n"])
+def test_a_table_of_another_form_has_no_listeners(proc: Path, add_process: AddProcess, table: bytes) -> None:
+    folder = add_process(10)
+    describe(folder, {3: "socket:[7]"}, "net:[1]", "")
+    (folder / "net" / "tcp").write_bytes(table)
+    assert listeners([10], proc) == {10: ()}
+    assert not blocks([10], proc)
+
+
 def test_a_port_of_our_own() -> None:
     """We are no target; who inherits the socket is."""
     with socket.create_server(("127.0.0.1", 0)) as own:
