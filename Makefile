@@ -78,7 +78,7 @@ test: ## all tests that this machine can run
 	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
-	$(Q)$(PYTHON) tests/run.py unit deploy fuzz bpf live kernels
+	$(Q)$(PYTHON) tests/run.py unit fuzz deploy bpf live kernels
 test-quick: bpf ## the inner loop, under two minutes: lint, the quick pure tests, one of each kind of live test
 	$(Q)$(MAKE) lint
 	$(Q)$(PYTHON) tests/run.py quick
@@ -123,12 +123,14 @@ $(FUZZER)/.made: requirements/fuzz.txt
 	$(Q)mkdir -p $(FUZZER)
 	$(Q)$(PYTHON) -m pip install $(LOCKED) --upgrade --target $(FUZZER) -r $< && touch $@
 
-.PHONY: fuzz fuzz-minute
+.PHONY: fuzz fuzz-keep test-fuzz
 SECONDS = 3600
 JOBS = 1
 fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for each kind (3600), JOBS kinds at once (1)
 	$(Q)PYTHONPATH=python:.:$(FUZZER) $(PYTHON) -m tests.fuzz --seconds $(SECONDS) --jobs $(JOBS)
-fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
+fuzz-keep: ## take inputs that it has found into tests/fuzz/corpus: the fewest that reach what nothing else there reaches
+	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.fuzz.keeping.keep
+test-fuzz: $(FUZZER)/.made ## fuzz for three minutes in all, from the inputs that are kept, the same each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
 .PHONY: bench bench-arrivals bench-memory bench-budget bench-defaults bench-reloads bench-profile bench-export

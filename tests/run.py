@@ -9,6 +9,9 @@ The exit status is 1 if a test failed, or if in CI (the environment variable CI 
 run was skipped. Tests that need hardware that this machine lacks are no failure there either (tests/machine.py): each tier's
 output names them last, with the reason.
 
+Fuzzing takes one processor and nobody waits for it: where there are several, the tiers of BESIDE_FUZZING run beside it, whose
+tests measure no time and use one processor. It is over before any other begins.
+
 A machine that can't trace leaves out bpf and live, one that can't boot guests kernels, one without atheris fuzz. In CI that
 is a failure, too, but for the tiers that the environment variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
 """
@@ -30,12 +33,15 @@ from tests.kernels.machine import native_architecture, why_not  # noqa: E402
 from tests.kernels.plans import plans  # noqa: E402
 
 TIERS = ("unit", "deploy", "fuzz", "bpf", "live", "kernels")
+BESIDE_FUZZING = ("deploy", "bpf")
 QUICK = "quick"
 PRIVILEGED = ("bpf", "live")
 PARALLEL = ("-n", "auto")
 NONE_CHOSEN = 5  # pytest's exit status where it ran no test
 DOCTOR = (TOP / "tools" / "ssllatency", "doctor", "--quiet")
 DOCTOR_TIMEOUT_S = 120
+FUZZING = ("-m", "tests.fuzz", "--minutes", "3", "--folder", "build/fuzz/test")
+FUZZING_LOG = TOP / "build/fuzz/test.log"
 
 
 def obstacle() -> str:
@@ -63,7 +69,7 @@ def no_fuzzer() -> str:
         return "its seeds are x86-64 code for the machine's own assembler"
     command = [sys.executable, "-c", "import atheris"]
     there = subprocess.run(command, cwd=TOP, env=fuzzing_environment(), capture_output=True, check=False).returncode == 0
-    return "" if there else "atheris isn't installed (make fuzz-minute does it)"
+    return "" if there else "atheris isn't installed (make test-fuzz does it)"
 
 
 def fuzzing_environment() -> dict[str, str]:
@@ -81,10 +87,42 @@ def run_pytest(*words: str, options: Sequence[str] = ()) -> bool:
 def run_tier(tier: str, options: Sequence[str] = ()) -> bool:
     """Whether all tests of the tier passed, or those of them that pytest's `options` choose."""
     print(f"==> tests/{tier}", flush=True)
-    if tier == "fuzz":
-        command = [sys.executable, "-m", "tests.fuzz", "--minute", "--folder", "build/fuzz/minute"]
-        return subprocess.run(command, cwd=TOP, env=fuzzing_environment(), check=False).returncode == 0
     return run_pytest(f"tests/{tier}", *(PARALLEL if tier == "unit" else ()), options=options)
+
+
+class Fuzzing:
+    """The tier of that name, which other tiers may run beside."""
+
+    def __init__(self) -> None:
+        FUZZING_LOG.parent.mkdir(parents=True, exist_ok=True)
+        with FUZZING_LOG.open("wb") as log:
+            command = [sys.executable, *FUZZING]
+            self._process = subprocess.Popen(command, cwd=TOP, env=fuzzing_environment(), stdout=log, stderr=log)
+
+    def passed(self) -> bool:
+        """Whether every invariant held, once it is over."""
+        status = self._process.wait()
+        print(f"==> tests/fuzz\n{FUZZING_LOG.read_text(errors='replace')}", end="", flush=True)
+        return status == 0
+
+
+def run_tiers(tiers: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Runs these; those that failed."""
+    failed, fuzzing = [], None
+    for tier in tiers:
+        if fuzzing and (tier not in BESIDE_FUZZING or processors() < 2):
+            failed += [] if fuzzing.passed() else ["fuzz"]
+            fuzzing = None
+        if tier == "fuzz":
+            fuzzing = Fuzzing()
+        elif not run_tier(tier, options):
+            failed.append(tier)
+    return failed + (["fuzz"] if fuzzing and not fuzzing.passed() else [])
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def run_quick() -> bool:
@@ -113,7 +151,7 @@ def main() -> int:
         left_out["kernels"] = no_kernel
     if "fuzz" in tiers and (no_atheris := no_fuzzer()):
         left_out["fuzz"] = no_atheris
-    failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier, options)]
+    failed = run_tiers([tier for tier in tiers if tier not in left_out], options)
     for tier, reason in left_out.items():
         print(f"==> tests/{tier} left out: {reason}")
     if os.environ.get("CI"):

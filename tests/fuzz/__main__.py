@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks for bytes for which an invariant doesn't hold.
 
-With atheris (`make fuzz` installs it below build/fuzz) it is led by which code is reached, and keeps what it learned in the
-folder's corpus; without, bytes of the seeds are overwritten at random. What breaks an invariant is written to the folder's
+It begins with the seeds, which are made, and the inputs that are kept in tests/fuzz/corpus. With atheris (`make fuzz` installs
+it below build/fuzz) it is led by which code is reached, and keeps what it learned in the folder's corpus; without, bytes of
+those are overwritten at random. What breaks an invariant is written to the folder's
 crashes, and the exit status is 1. Each turn of a target adds a line to the folder's executions.tsv: target, kind, seed, inputs,
 seconds, status.
 """
@@ -30,7 +31,7 @@ except ImportError:
 if TYPE_CHECKING:
     from tests.fuzz.running import Prepared
 
-_TURN_S, _MOST_S = 60.0, 600.0
+_TURN_S, _MOST_S = 60.0, 1200.0
 _FOLLOWED = ("code", "elf", "stacks", "probes", "load", "model", "reports", "targets", "prometheus", "export", "cli")
 
 
@@ -42,7 +43,9 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long each target is tried in all (60)")
     parser.add_argument("--runs", type=int, default=0, help="how many inputs of each target at most (no bound)")
     parser.add_argument("--seed", type=int, help="tries the same again, where --runs bounds it (another each time)")
-    parser.add_argument("--minute", action="store_true", help="about a minute for all, beginning anew, the same each time")
+    parser.add_argument(
+        "--minutes", type=int, default=0, help="so long for all, about, without the folder's corpus, the same each time"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many targets are tried at once (1)")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="where findings are kept (build/fuzz)")
     parser.add_argument("--count", action="store_true", help="only tell how many inputs have been tried so far")
@@ -65,8 +68,9 @@ def _prepared(names: Sequence[str], corpus: Path | None) -> Iterator[list[Prepar
     quietly = redirect_stderr(io.StringIO())  # it tells of each module
     with quietly, atheris.instrument_imports(include=["ssllatency"]) if atheris else nullcontext():
         _import_all()
+        from tests.fuzz.keeping import kept
         from tests.fuzz.running import Prepared
-        from tests.fuzz.targets import TARGETS
+        from tests.fuzz.targets import ROOM_OF, TARGETS
     if unknown := set(names) - set(TARGETS):
         raise ValueError(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     with tempfile.TemporaryDirectory(prefix="ssllatency-fuzz-") as made:
@@ -75,8 +79,9 @@ def _prepared(names: Sequence[str], corpus: Path | None) -> Iterator[list[Prepar
             folder = Path(made, name)
             folder.mkdir()
             check, seeds = TARGETS[name].make(folder)
-            kept = corpus / name if corpus else folder / "corpus"
-            found.append(Prepared(name, check, seeds, TARGETS[name].most_bytes, kept))
+            seeds = [*seeds, *kept.read(kept.file_of(ROOM_OF[name], name))]
+            learned = corpus / name if corpus else folder / "corpus"
+            found.append(Prepared(name, check, seeds, TARGETS[name].most_bytes, learned))
         yield found
 
 
@@ -85,12 +90,12 @@ def _fuzz(targets: Sequence[Prepared], arguments: argparse.Namespace) -> bool:
     from tests.fuzz.running import Bounds, Turn, take_turns
     from tests.fuzz.targets import TARGETS
 
-    whole_s = _MOST_S if arguments.minute else arguments.seconds
+    whole_s = _MOST_S if arguments.minutes else arguments.seconds
     left_s = dict.fromkeys((target.name for target in targets), whole_s)
-    seeds = count(1 if arguments.minute else arguments.seed or time.time_ns() & 0x3FFFFFFF)
+    seeds = count(1 if arguments.minutes else arguments.seed or time.time_ns() & 0x3FFFFFFF)
 
     def begin(target: Prepared) -> Turn | None:
-        runs = TARGETS[target.name].a_minute if arguments.minute else arguments.runs
+        runs = TARGETS[target.name].a_minute * arguments.minutes or arguments.runs
         seconds = left_s[target.name] if runs else min(_TURN_S, left_s[target.name])
         if left_s[target.name] <= 0:
             return None
@@ -112,7 +117,7 @@ def main(words: Sequence[str]) -> int:
         if atheris is None:
             print("atheris isn't installed: seeds are changed at random")
         try:
-            with _prepared(arguments.targets, None if arguments.minute else arguments.folder / "corpus") as targets:
+            with _prepared(arguments.targets, None if arguments.minutes else arguments.folder / "corpus") as targets:
                 held = _fuzz(targets, arguments)
         except ValueError as error:
             print(error, file=sys.stderr)

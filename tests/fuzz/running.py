@@ -52,7 +52,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A target that can be run: its seeds are made. `corpus` is the folder of those, and of what was learned."""
+    """A target that can be run: its seeds are made, or kept. `corpus` is the folder of those, and of what was learned."""
 
     name: str
     check: Check

@@ -18,6 +18,16 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tiers that were run; all pass."""
     tiers: list[str] = []
     monkeypatch.setattr(run, "run_tier", lambda tier, _options: tiers.append(tier) is None)
+
+    class Fuzzing:
+        def __init__(self) -> None:
+            tiers.append("fuzz")
+
+        def passed(self) -> bool:
+            tiers.append("fuzz over")
+            return True
+
+    monkeypatch.setattr(run, "Fuzzing", Fuzzing)
     monkeypatch.setattr(sys, "argv", ["run.py", *TIERS])
     for name in ("CI", "SSLLATENCY_MAY_LEAVE_OUT"):
         monkeypatch.delenv(name, raising=False)
@@ -77,7 +87,29 @@ def test_fuzzing_is_left_out_only_where_it_can_not_be_done(
     assert run.main() == 0
     monkeypatch.setattr(run, "no_fuzzer", lambda: "atheris isn't installed")
     assert run.main() == status
-    assert ran == ["unit", "fuzz", "unit"]
+    assert ran == ["unit", "fuzz", "fuzz over", "unit"]
+
+
+@pytest.mark.parametrize(
+    ("processors", "order"),
+    [(2, "unit fuzz deploy bpf over live kernels"), (1, "unit fuzz over deploy bpf live kernels")],
+)
+def test_tiers_that_use_one_processor_run_beside_fuzzing(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, processors: int, order: str
+) -> None:
+    monkeypatch.setattr(run, "processors", lambda: processors)
+    assert run.run_tiers(["unit", "fuzz", "deploy", "bpf", "live", "kernels"], []) == []
+    assert " ".join(ran).replace("fuzz over", "over") == order
+
+
+@pytest.mark.parametrize(("script", "failed"), [("print('held')", []), ("print('held'); exit(1)", ["fuzz"])])
+def test_what_fuzzing_said_is_shown_once_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, failed: list[str]
+) -> None:
+    monkeypatch.setattr(run, "FUZZING", ("-c", script))
+    monkeypatch.setattr(run, "FUZZING_LOG", tmp_path / "folder/log")
+    assert run.run_tiers(["fuzz"], []) == failed
+    assert capsys.readouterr().out == "==> tests/fuzz\nheld\n"
 
 
 @pytest.fixture
