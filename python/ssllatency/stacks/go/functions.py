@@ -54,7 +54,7 @@ class Functions:
         count = module.count
         self._starts: list[int] = self._words[0 : 2 * count + 1 : 2].tolist()
         self._records: list[int] = self._words[1 : 2 * count : 2].tolist()
-        if not self._is_good():
+        if len(self._words) <= 2 * count or not self._is_good():
             raise data.error("has a table of functions that is damaged")
         self._name_offsets = [self._words[record // 4 + _NAME] for record in self._records]
 

@@ -171,10 +171,22 @@ MAGIC_OF_1_16 = word(0xFFFFFFFA, 4)
         ({("functab", 4): word(0xFFFFFFF0, 4)}, "damaged"),
         ({("functab", 4): word(3, 4)}, "damaged"),
         ({("functab", 8): word(0, 4)}, "damaged"),
+        ({("moduledata", 112): word(3)}, "damaged"),
     ],
 )
 def test_tables_that_are_none_are_refused(changes: dict[tuple[str, int], bytes], reason: str) -> None:
     assert reason in refusal(replace(program(), changes=changes))
+
+
+def test_a_table_that_ends_within_its_index_is_refused() -> None:
+    """Also where each record that is left has the start of its function: those in the index itself."""
+    made = program()
+    count = len(made.functions)
+    index = [
+        word(start, 4) + word(8 * min(number, count - 6), 4) for number, start in enumerate([*range(count - 6), *[count] * 6])
+    ]
+    changes = {("functab", 0): b"".join(index), ("moduledata", 112): word(8 * count)}
+    assert "damaged" in refusal(replace(made, changes=changes))
 
 
 def test_build_information_that_lies_is_refused() -> None:
