@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ssllatency.engines.clock import process_clock_ns
@@ -15,7 +16,7 @@ from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
 from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
-from ssllatency.targets.containers.service import owner_of, unit_of
+from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
@@ -54,10 +55,17 @@ class Services:
     def labels_in(self, comm: str, cgroup: str) -> Labels:
         """The labels of a process of this name, with the text of its /proc/PID/cgroup, "" where that isn't known."""
         containers = parse_cgroup(cgroup)
-        found = self._of_container(containers[-1]) if containers else {names.SERVICE: unit_of(cgroup) or comm}
-        if containers:
-            found[names.SERVICE] = owner_of(cgroup) + found[names.SERVICE]
+        found = self._of_innermost(containers) if containers else {names.SERVICE: unit_of(cgroup) or comm}
         return labels({name: _clean(value) for name, value in {**found, names.COMM: comm}.items()})
+
+    def _of_innermost(self, containers: Sequence[Container]) -> dict[str, str]:
+        """The labels of a container. The host's runtimes know the outermost ones of the system: others may have been given the
+        ID of one of these. A user's bear that user in each label, so that their counts are in no sum of somebody else's."""
+        container = containers[-1]
+        if len(containers) == 1 and not container.owner:
+            return self._of_container(container)
+        found = {names.CONTAINER_ID: container.id, names.POD_UID: container.pod, names.SERVICE: container.shown}
+        return {name: container.owner + value for name, value in found.items() if value}
 
     def _of_container(self, container: Container) -> dict[str, str]:
         name = container.name or self._name_of(container.id)

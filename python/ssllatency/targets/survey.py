@@ -190,8 +190,12 @@ def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container
     """The innermost container of each process that is in one, by PID."""
     chains = ((process.pid, containers_of(process.pid, proc)) for process in processes)
     innermost = {pid: chain[-1] for pid, chain in chains if chain}
-    names = container_names({container.id for container in innermost.values()}) if innermost else {}
-    return {pid: replace(container, name=names.get(container.id, "")) for pid, container in innermost.items()}
+    named = {container.id for container in innermost.values() if not container.owner}
+    names = container_names(named) if named else {}
+    return {
+        pid: replace(container, name="" if container.owner else names.get(container.id, ""))
+        for pid, container in innermost.items()
+    }
 
 
 def _own_pid(pid: int, proc: Path) -> int | None:

@@ -36,6 +36,24 @@ CASES = {
         "comm": "x",
         "container.id": ID[::-1],
     },
+    # A user's own, who may call it by anybody's ID.
+    f"0::/user.slice/user-1000.slice/user@1000.service/docker-{ID}.scope": {
+        "service": f"user@1000.service/docker:{ID[:12]}",
+        "comm": "x",
+        "container.id": f"user@1000.service/{ID}",
+    },
+    f"0::/user.slice/user-1000.slice/user@1000.service/kubepods-pod{UID}.slice/cri-containerd-{'a' * 64}.scope": {
+        "service": f"user@1000.service/containerd:{'a' * 12}",
+        "comm": "x",
+        "container.id": f"user@1000.service/{'a' * 64}",
+        "k8s.pod.uid": f"user@1000.service/{UID}",
+    },
+    # One within a container of another: the host's runtimes know the outer one alone.
+    f"0::/system.slice/docker-{'b' * 64}.scope/docker-{ID}.scope": {
+        "service": f"docker:{ID[:12]}",
+        "comm": "x",
+        "container.id": ID,
+    },
     f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{'a' * 64}.scope": {
         "service": "web",
         "comm": "x",

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
+from ssllatency.targets.containers.container import MANAGER
 from ssllatency.targets.processes import PROC
 
 _PROCESSES = "cgroup.procs"
@@ -18,7 +19,6 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 _DEEPEST = 32  # folders below one another; a cgroup's own limit is the administrator's
 _BOOTED = "run/systemd/system"  # there where systemd manages the machine: sd_booted(3)
 _UNIT = re.compile(r"[\w:.\\@-]{1,249}\.(?:service|scope|slice)", re.ASCII)  # the kinds that have processes
-_MANAGER = re.compile(r"user@\d+\.service")
 _HOLDS_UNITS = re.compile(r".+\.slice|user@\d+\.service")
 
 
@@ -46,7 +46,7 @@ def unit_folder(name: str, proc: Path = PROC, root: Path = Path("/"), *, nobody:
     places = [f"system.slice/{unit}", unit]
     folders = [point / place for place in places for point in points]
     found = next((folder for folder in folders if _is_cgroup(folder)), None) or _unit_below(unit, points)
-    user = next((part for part in found.parts if _MANAGER.fullmatch(part)), "") if found else ""
+    user = next((part for part in found.parts if MANAGER.fullmatch(part)), "") if found else ""
     if user and not nobody:
         raise SsllatencyError(f"The unit {unit} isn't one of the system's, but of {user}: --cgroup {found} names that.")
     if found and not user:

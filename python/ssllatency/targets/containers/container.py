@@ -17,8 +17,8 @@ Containers may be nested (Docker in a pod); a path then names all of them, the i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
@@ -36,18 +36,21 @@ UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD = re.compile(rf"(?:.*-)?pod(?P<uid>{UID})(?:\.slice)?")
 _RUNTIMES = {"libpod": "podman", "libpod-payload": "podman", "crio": "cri-o", "cri-containerd": "containerd"}
 _NOT_CONTAINERS = ("libpod-conmon", "crio-conmon")  # the processes that watch over one
+MANAGER = re.compile(r"user@\d+\.service")  # the user's own systemd, below which users make and name cgroups
 _SHOWN = 12  # characters of an ID, as the runtimes themselves show it
 
 
 @dataclass(frozen=True)
 class Container:
     """A container: `runtime` as "docker", "container" where the path doesn't tell; `id` its ID, or the name of one without;
-    `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known."""
+    `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known. `owner`: the
+    user's own systemd below which it is, as "user@1000.service/"; "" for the system's. Users may give theirs anybody's ID."""
 
     runtime: str
     id: str
     pod: str = ""
     name: str = ""
+    owner: str = ""
 
     @property
     def shown(self) -> str:
@@ -58,14 +61,15 @@ class Container:
 def containers_in(path: str) -> tuple[Container, ...]:
     """The containers that a cgroup's path names, the outermost first."""
     containers: list[Container] = []
-    pod, above = "", ""
+    pod, above, owner = "", "", ""
     for name in filter(None, path.removesuffix(" (deleted)").split("/")):
+        owner = owner or (f"{name}/" if MANAGER.fullmatch(name) else "")
         # Where systemd's form of a path was given to cgroupfs, one name holds what should be three.
         for part in name.split(":", 1) if ".slice:" in name else (name,):
             if uid := _POD.fullmatch(part):
                 pod = uid["uid"].replace("_", "-")
             elif container := _container(part, above, pod):
-                containers.append(container)
+                containers.append(replace(container, owner=owner))
                 pod = ""
         above = f"{above}/{name}"
     return tuple(containers)
@@ -112,21 +116,25 @@ def _unescaped(name: str) -> str:
 
 def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
     """The processes in the container whose ID, prefix of the ID, name or pod UID is `wanted`, and those in containers inside
-    it. Absent if there is no such container, SsllatencyError for a prefix that several share."""
+    it; of a user's own only where none of the system's is it. Absent if there is no such container, SsllatencyError for a
+    prefix that several share."""
     chains = {process: containers_of(process.pid, proc) for process in processes}
-    containers = {container.id: container for chain in chains.values() for container in chain}
-    names = container_names(containers, root)
+    containers = {(container.owner, container.id): container for chain in chains.values() for container in chain}
+    names = container_names([container_id for owner, container_id in containers if not owner], root)
     wanted = wanted.rpartition(":")[2]
-    ids = {
-        container_id
-        for container_id, container in containers.items()
-        if wanted in (container_id, container.pod, names.get(container_id))
-    }
-    ids = ids or {container_id for container_id in containers if container_id.startswith(wanted)}
-    if not (wanted and ids):
-        known = did_you_mean(wanted, [*containers, *names.values()])
+    found = _called(wanted, [one for one in containers.values() if not one.owner], names)
+    found = found or _called(wanted, [one for one in containers.values() if one.owner], {})
+    if not found:
+        known = did_you_mean(wanted, [*(container_id for _, container_id in containers), *names.values()])
         raise Absent(f"No process is in a container {wanted}: {known}`ssllatency targets` shows containers.")
-    if len(ids) > 1 and not all(containers[container_id].pod == wanted for container_id in ids):
-        several = ", ".join(sorted(containers[container_id].shown for container_id in ids))
-        raise SsllatencyError(f"{wanted} fits {len(ids)} containers ({several}): write more of the ID.")
-    return [process for process, chain in chains.items() if any(container.id in ids for container in chain)]
+    if len(found) > 1 and not all(container.pod == wanted for container in found):
+        several = ", ".join(sorted(container.owner + container.shown for container in found))
+        raise SsllatencyError(f"{wanted} fits {len(found)} containers ({several}): write more of the ID.")
+    keys = {(container.owner, container.id) for container in found}
+    return [process for process, chain in chains.items() if any((one.owner, one.id) in keys for one in chain)]
+
+
+def _called(wanted: str, containers: Collection[Container], names: Mapping[str, str]) -> set[Container]:
+    """Those of the containers that are meant."""
+    found = {one for one in containers if wanted and wanted in (one.id, one.pod, names.get(one.id))}
+    return found or {one for one in containers if wanted and one.id.startswith(wanted)}

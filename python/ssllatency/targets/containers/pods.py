@@ -31,7 +31,8 @@ _MOST_NAMED = 4
 
 def in_pod(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
     """The processes of the pod whose name, NAMESPACE/NAME or UID is `wanted`, in all its containers. Absent if there is none,
-    SsllatencyError where pods of several namespaces have that name."""
+    SsllatencyError where pods of several namespaces have that name. What lies below a user's own systemd is in none: users may
+    give their cgroups any UID."""
     inside = {process: containers_of(process.pid, proc) for process in processes}
     names = _names(inside, proc, root)
     uids = {uid for uid, name in names.items() if wanted in (uid, name, name.rpartition("/")[2])} - {""}
@@ -39,7 +40,11 @@ def in_pod(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: P
         raise _absent(wanted, names)
     if len({names[uid] for uid in uids}) > 1:
         raise SsllatencyError(f"There are {len(uids)} pods {wanted}: name one of {_some(names[uid] for uid in uids)}.", 2)
-    return [process for process, chain in inside.items() if any(container.pod in uids for container in chain)]
+    return [
+        process
+        for process, chain in inside.items()
+        if any(container.pod in uids and not container.owner for container in chain)
+    ]
 
 
 def pod_names(root: Path) -> dict[str, str]:
@@ -55,7 +60,7 @@ def _names(inside: Mapping[Process, tuple[Container, ...]], proc: Path, root: Pa
     """The name of each pod that has a process, by UID; "" where it isn't known."""
     members: dict[str, list[int]] = defaultdict(list)
     for process in sorted(inside, key=lambda process: (process.start_time, process.pid)):
-        for uid in {container.pod for container in inside[process]} - {""}:
+        for uid in {container.pod for container in inside[process] if not container.owner} - {""}:
             members[uid].append(process.pid)
     recorded = {**pod_names(proc / "1" / "root"), **pod_names(root)} if members else {}
     return {uid: recorded.get(uid) or _host_name(pids, proc) for uid, pids in members.items()}

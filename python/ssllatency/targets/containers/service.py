@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ssllatency.targets.containers.container import Container, parse_cgroup
+from ssllatency.targets.containers.container import MANAGER, Container, parse_cgroup
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC
 
 _HIERARCHIES = ("", "name=systemd")  # those that systemd manages: cgroup v2's, and its own of v1
-_MANAGER = re.compile(r"user@\d+\.service")  # the user's own systemd, whose services lie below it
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")  # how systemd writes odd characters of a name
 _SHOWN = 8  # characters of a pod's UID
 
@@ -76,14 +75,14 @@ def unit_of(cgroup: str) -> str:
     none: in a session, a scope, or where systemd doesn't run."""
     for folders in _paths(cgroup):
         for folder in folders:
-            if folder.endswith(".service") and not _MANAGER.fullmatch(folder):
+            if folder.endswith(".service") and not MANAGER.fullmatch(folder):
                 return owner_of(cgroup) + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), folder)
     return ""
 
 
 def owner_of(cgroup: str) -> str:
     """The prefix of the name of a service or container that a user runs: "user@1000.service/"; "" for the system's."""
-    managers = (folder for folders in _paths(cgroup) for folder in folders if _MANAGER.fullmatch(folder))
+    managers = (folder for folders in _paths(cgroup) for folder in folders if MANAGER.fullmatch(folder))
     return next((f"{manager}/" for manager in managers), "")
 
 

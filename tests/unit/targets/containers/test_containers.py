@@ -20,6 +20,7 @@ ID = "3f2a1b9c4d5e" + "0123456789abcdef" * 3 + "beef"
 OTHER = "3f2b" + "5" * 60
 UID = "5f3c8a10-1b2c-4d5e-8f90-a1b2c3d4e5f6"
 SLICE_UID = UID.replace("-", "_")
+USER = "user@1000.service/"
 
 
 @pytest.mark.parametrize(
@@ -28,18 +29,24 @@ SLICE_UID = UID.replace("-", "_")
         (f"/docker/{ID}", [Container("docker", ID)]),
         (f"/system.slice/docker-{ID}.scope", [Container("docker", ID)]),
         (f"/system.slice/docker-{ID}.scope/init.scope", [Container("docker", ID)]),
-        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", [Container("docker", ID)]),
+        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", [Container("docker", ID, owner=USER)]),
         (f"/docker/buildkit/{ID}", [Container("docker", ID)]),
         (f"/machine.slice/libpod-{ID}.scope", [Container("podman", ID)]),
         (f"/machine.slice/libpod-{ID}.scope/container", [Container("podman", ID)]),
         (f"/machine.slice/machine-libpod_pod_{OTHER}.slice/libpod-{ID}.scope/container", [Container("podman", ID)]),
-        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container", [Container("podman", ID)]),
+        (
+            f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
+            [Container("podman", ID, owner=USER)],
+        ),
         (f"/libpod_parent/libpod-{ID}", [Container("podman", ID)]),
         (f"/system.slice/web.service/libpod-payload-{ID}", [Container("podman", ID)]),
         (f"/machine.slice/libpod-conmon-{ID}.scope", []),
         ("/default/web", [Container("containerd", "web")]),
         (f"/system.slice/nerdctl-{ID}.scope", [Container("nerdctl", ID)]),
-        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/nerdctl-{ID}.scope", [Container("nerdctl", ID)]),
+        (
+            f"/user.slice/user-1000.slice/user@1000.service/user.slice/nerdctl-{ID}.scope",
+            [Container("nerdctl", ID, owner=USER)],
+        ),
         (f"/kubepods/burstable/pod{UID}/{ID}", [Container("kubernetes", ID, UID)]),
         (f"/kubepods/pod{UID}/{ID}", [Container("kubernetes", ID, UID)]),
         (f"/kubepods/besteffort/pod{UID}/crio-{ID}", [Container("cri-o", ID, UID)]),
@@ -192,3 +199,25 @@ def test_odd_files_name_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / "var/lib/containers/storage/overlay-containers").mkdir(parents=True)
     (tmp_path / "var/lib/containers/storage/overlay-containers/containers.json").write_text(text)
     assert container_names([ID], tmp_path) == {}
+
+
+def test_a_container_of_a_user_is_not_one_of_the_systems(containers: Path, add_process: AddProcess, tmp_path: Path) -> None:
+    """Users may give cgroups below their own systemd any name: the ID of somebody else's container, say."""
+    folder = tmp_path / "var/lib/docker/containers" / ID
+    folder.mkdir(parents=True)
+    (folder / "config.v2.json").write_text(json.dumps({"Name": "/shop"}))
+    user = "0::/user.slice/user-{0}.slice/user@{0}.service/docker-{1}.scope\n"
+    for pid, text in ((60, user.format(1000, ID)), (61, user.format(1000, "d" * 64)), (62, user.format(1001, "d" * 64))):
+        (add_process(pid) / "cgroup").write_text(text)
+    assert (
+        pids("shop", containers, tmp_path) == pids(ID, containers, tmp_path) == pids("3f2a", containers, tmp_path) == [20, 21]
+    )
+    with pytest.raises(
+        SsllatencyError, match=r"fits 2 containers \(user@1000.service/docker:d+, user@1001.service/docker:d+\)"
+    ):
+        pids("d" * 64, containers, tmp_path)
+    for pid in (20, 21):
+        (containers / str(pid) / "cgroup").write_text("0::/\n")
+    with pytest.raises(SsllatencyError, match="No process is in a container shop"):
+        pids("shop", containers, tmp_path)
+    assert pids(ID, containers, tmp_path) == [60]
