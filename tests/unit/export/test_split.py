@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+from tests.fixtures.filters import X86_64, answer
 
 from ssllatency.cli.command_line import build_parser, run
 from ssllatency.cli.live import export
@@ -26,7 +27,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import Frames, NoReading, Reading
 from ssllatency.export.split import confinement, tracer
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
-from ssllatency.export.split.confinement import confine, program, user_ids
+from ssllatency.export.split.confinement import confine, system_call_filter, user_ids
 from ssllatency.export.split.speaker import TracerReadings
 from ssllatency.export.split.tracer import Tracer
 
@@ -83,30 +84,17 @@ def test_what_is_said_first_is_bounded() -> None:
 
 def test_the_filter_refuses_what_it_names_and_no_more() -> None:
     refused = sorted({101, 321})
-    instructions = program(0xC000003E, refused, 56, 302)
-
-    def answer(number: int, architecture: int = 0xC000003E, first: int = 0) -> int:
-        position, word = 0, 0
-        while True:
-            code, jump_true, jump_false, operand = instructions[position]
-            if code == 0x06:
-                return operand
-            if code == 0x20:
-                word = {0: number, 4: architecture, 16: first}[operand]
-                position += 1
-            else:
-                holds = {0x15: word == operand, 0x35: word >= operand, 0x45: bool(word & operand)}[code]
-                position += 1 + (jump_true if holds else jump_false)
-
-    assert [answer(number) & 0x7FFF0000 == 0x7FFF0000 for number in (0, 100, 101, 102, 321, 322)] == [
-        *(True, True, False, True, False, True)
+    made = system_call_filter(X86_64, refused, 56, 302)
+    allowed, refusal = answer(made, 0), answer(made, 101)
+    assert allowed & 0x7FFF0000 == 0x7FFF0000 != refusal & 0x7FFF0000
+    assert [answer(made, number) for number in (0, 100, 101, 102, 321, 322)] == [
+        *(allowed, allowed, refusal, allowed, refusal, allowed)
     ]
-    assert answer(0x40000000 | 321) == answer(321)  # by the x32 numbers as well
-    assert answer(0, architecture=0x40000003) == 0x80000000
-    allowed, refusal = answer(0), answer(101)
-    assert (answer(56, first=0x3D0F00), answer(56, first=17), answer(56, first=0x10000000)) == (allowed, refusal, refusal)
-    assert (answer(302, first=0), answer(302, first=77)) == (allowed, refusal)
-    assert answer(435) == 0x00050000 | 38
+    assert answer(made, 0x40000000 | 321) == refusal  # by the x32 numbers as well
+    assert answer(made, 0, architecture=0x40000003) == 0x80000000
+    assert [answer(made, 56, flags) for flags in (0x3D0F00, 17, 0x10000000)] == [allowed, refusal, refusal]
+    assert [answer(made, 302, pid) for pid in (0, 77)] == [allowed, refusal]
+    assert answer(made, 435) == 0x00050000 | 38
 
 
 def confined(folder: Path) -> dict[str, bool]:

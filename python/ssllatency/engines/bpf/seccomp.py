@@ -3,23 +3,24 @@
 
 Since Linux 6.11 a return probe's trampoline makes a system call (uretprobe, 335), which no filter written before knows. Since
 6.13.3 filters aren't asked about it (commit cf6cb56ef244), and in stable kernels with the fix: the version doesn't tell. So a
-process of its own puts itself under a filter and makes that call. Run as a program, this module is that process.
+process of its own puts itself under a filter and makes that call.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import signal
-import struct
 import sys
+from pathlib import Path
+
+import ssllatency
+from ssllatency.system_calls import Answer, Rule, limit_to, program
 
 _URETPROBE = 335
-_NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2  # prctl(2)
-_LOAD_NUMBER, _EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
+_X86_64 = 0xC000003E  # AUDIT_ARCH_X86_64
 _NOT_ASKED = 3
+_PROCESS = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import ask; sys.exit(ask())"
 _TIMEOUT_S = 5.0
 
 
@@ -30,30 +31,21 @@ def decides_on_return_probes() -> bool:
     if os.uname().machine != "x86_64":
         return False
     try:
-        done = subprocess.run([sys.executable, "-S", "-E", __file__], capture_output=True, timeout=_TIMEOUT_S, check=False)
+        command = [sys.executable, "-S", "-E", "-c", _PROCESS, str(Path(ssllatency.__file__).parents[1])]
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return True
     return done.returncode != _NOT_ASKED
 
 
-def _refuse_the_call() -> bool:
-    """Puts this process under a filter that refuses the call; whether the kernel allowed that."""
-    steps = [(_LOAD_NUMBER, 0, 0, 0), (_EQUAL, 0, 1, _URETPROBE), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)), 16)
-    libc = ctypes.CDLL(None)
-    return bool(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and libc.prctl(_SECCOMP, _FILTER, program, 0, 0) == 0)
-
-
-def _main() -> int:
-    """Made from anywhere but the trampoline, the call is a SIGILL where no filter is asked."""
+def ask() -> int:
+    """The exit status of the process of its own. Made from anywhere but the trampoline, the call is a SIGILL where no filter is
+    asked."""
     illegal: list[int] = []
     signal.signal(signal.SIGILL, lambda number, _: illegal.append(number))
-    if not _refuse_the_call():
+    try:
+        limit_to(program([Rule(_URETPROBE, Answer.REFUSED)], Answer.ALLOWED, _X86_64))
+    except OSError:
         return 0
     ctypes.CDLL(None).syscall(_URETPROBE)
     return _NOT_ASKED if illegal else 0
-
-
-if __name__ == "__main__":
-    sys.exit(_main())

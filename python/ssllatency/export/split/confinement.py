@@ -19,24 +19,19 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.system_calls import Answer, Instruction, Rule, limit_to, program
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
-_SECCOMP_MODE_FILTER, _CAPABILITY_VERSION_3, _MOST_CAPABILITIES = 2, 0x20080522, 64
+_CAPABILITY_VERSION_3, _MOST_CAPABILITIES = 0x20080522, 64
 _NOBODY = 65534
 
-# A BPF filter's instructions: load a word of struct seccomp_data, jump if equal, jump if greater or equal, return.
-_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _REFUSE, _END = 0x7FFF0000, 0x00050000 | 1, 0x80000000  # SECCOMP_RET_ALLOW, _ERRNO with EPERM, _KILL_PROCESS
-_LACKING = 0x00050000 | 38  # _ERRNO with ENOSYS: the C library takes clone instead, whose flags can be seen
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _CLONE_THREAD, _CLONE3 = 0x10000, 435
 # By machine: clone, which only makes threads, and prlimit64, which only is of this process.
 _IN_PART = {"x86_64": (56, 302), "aarch64": (220, 261)}
 # Landlock: since Linux 5.13, with more to refuse in each version.
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF, _LANDLOCK_VERSION = 444, 446, 1
 _EXECUTE, _WRITE_FILE, _REMOVE_AND_MAKE, _REFER, _TRUNCATE = 1 << 0, 1 << 1, 0x1FF << 4, 1 << 13, 1 << 14
-_X32 = 0x40000000
 
 # By machine: AUDIT_ARCH_*, capset, and by name the calls that are refused.
 _REFUSED = {
@@ -126,7 +121,8 @@ def confine(user: tuple[int, int], parent: int) -> None:
     _checked(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _write_nothing(library)
     if calls:
-        _filter(library, program(architecture, sorted(calls.values()), *_IN_PART[os.uname().machine]))
+        with suppress(OSError):  # a kernel without seccomp filters: the rest holds
+            limit_to(system_call_filter(architecture, sorted(calls.values()), *_IN_PART[os.uname().machine]))
 
 
 def _landlock(library: ctypes.CDLL) -> int:
@@ -157,23 +153,13 @@ def _write_nothing(library: ctypes.CDLL) -> None:
         os.close(descriptor)
 
 
-def program(architecture: int, refused: Collection[int], clone: int, limits: int) -> list[tuple[int, int, int, int]]:
-    """(code, jump if true, jump if false, operand) of each instruction of the filter; `clone` and `limits` are the calls that
-    are allowed in part."""
-    start = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _END)]
-    start += [(_LOAD, 0, 0, _NUMBER), (_JUMP_IF_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE)]
-    for number in refused:
-        start += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]
-    start += [(_JUMP_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _LACKING)]
-    for number, allowed in ((clone, (_JUMP_IF_SET, 0, 1, _CLONE_THREAD)), (limits, (_JUMP_IF_EQUAL, 0, 1, 0))):
-        start += [(_JUMP_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, _FIRST_ARGUMENT), allowed]
-        start += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
-    return [*start, (_RETURN, 0, 0, _ALLOW)]
-
-
-def _filter(library: ctypes.CDLL, instructions: list[tuple[int, int, int, int]]) -> None:
-    code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    head = struct.pack("<H6xQ", len(instructions), ctypes.addressof(buffer))
-    with suppress(OSError):  # a kernel without seccomp filters: the rest holds
-        _checked(library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0))
+def system_call_filter(architecture: int, refused: Collection[int], clone: int, limits: int) -> list[Instruction]:
+    """The filter; `clone` and `limits` are the calls that are allowed in part. clone3 is lacking, as its flags can't be seen:
+    the C library then takes clone."""
+    rules = [Rule(number, Answer.REFUSED) for number in refused]
+    rules += [
+        Rule(_CLONE3, Answer.LACKING),
+        Rule(clone, Answer.ALLOWED, 0, bits=_CLONE_THREAD),
+        Rule(limits, Answer.ALLOWED, 0),
+    ]
+    return program(rules, Answer.ALLOWED, architecture, foreign=Answer.END)

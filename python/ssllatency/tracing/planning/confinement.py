@@ -18,15 +18,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from ssllatency.elf.room import most_parsed
+from ssllatency.system_calls import Answer, Rule, limit_to, program
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
-_SECCOMP_MODE_FILTER = 2
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CAPABILITY_VERSION_3 = 0x20080522
-
-# A BPF filter's instructions: load a word of struct seccomp_data, jump if equal or if bits are set, return.
-_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EPERM
-_NUMBER, _ARCHITECTURE, _THIRD_ARGUMENT = 0, 4, 32
 _PROT_EXEC = 4
 
 # By machine: AUDIT_ARCH_*, capset, mmap and mprotect, and the calls that are left: read, write, close, fstat, lseek, munmap,
@@ -96,29 +91,12 @@ def confine(keep: int) -> None:
     if calls:
         architecture, capset, mappings, others = calls
         _drop_capabilities(library, capset)
-        _filter(library, _program(architecture, mappings, others))
+        rules = [Rule(number, Answer.ALLOWED) for number in others]
+        rules += [Rule(number, Answer.REFUSED, 2, bits=_PROT_EXEC, otherwise=Answer.ALLOWED) for number in mappings]
+        with suppress(OSError):
+            limit_to(program(rules, Answer.REFUSED, architecture))
 
 
 def _drop_capabilities(library: ctypes.CDLL, capset: int) -> None:
     head, nothing = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
     library.syscall(capset, head, nothing)
-
-
-def _program(architecture: int, mappings: tuple[int, ...], others: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
-    """(code, jump if true, jump if false, operand) of each instruction of the filter."""
-    refuse = (_RETURN, 0, 0, _REFUSE)
-    program = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, architecture), refuse, (_LOAD, 0, 0, _NUMBER)]
-    for number in others:
-        program += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
-    for number in mappings:
-        program += [(_JUMP_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, _THIRD_ARGUMENT), (_JUMP_IF_SET, 0, 1, _PROT_EXEC)]
-        program += [refuse, (_RETURN, 0, 0, _ALLOW)]
-    return [*program, refuse]
-
-
-def _filter(library: ctypes.CDLL, program: list[tuple[int, int, int, int]]) -> None:
-    instructions = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
-    buffer = ctypes.create_string_buffer(instructions, len(instructions))
-    head = struct.pack("<H6xQ", len(program), ctypes.addressof(buffer))
-    with suppress(OSError):
-        library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0)
