@@ -18,8 +18,9 @@ from tests.fuzz.targets import ROOM_OF, TARGETS
 _PACKAGE = str(Path(ssllatency.__file__).parent)
 
 
-def keep(name: str, learned: Path, folder: Path = kept.FOLDER) -> tuple[int, int]:
-    """Of the inputs that lie in the folder `learned`; how many were kept, and how many are now."""
+def keep(name: str, learned: Path, folder: Path = kept.FOLDER) -> tuple[int, int, int]:
+    """Of the inputs that lie in the folder `learned`; how many were kept before, how many are now, for how many more there is
+    no room."""
     target, file, coverage = TARGETS[name], kept.file_of(ROOM_OF[name], name, folder), Coverage(_PACKAGE)
     with tempfile.TemporaryDirectory(prefix="ssllatency-fuzz-") as made:
         check, seeds = target.make(Path(made))
@@ -31,7 +32,9 @@ def keep(name: str, learned: Path, folder: Path = kept.FOLDER) -> tuple[int, int
         contents = {data for path in paths if len(data := path.read_bytes()) <= target.most_bytes}
         others = sorted(contents - there - set(old), key=lambda data: (len(data), data))
         stay, new = chosen(reached, [coverage.of(check, data) for data in old], [coverage.of(check, data) for data in others])
-    return len(old), kept.write(file, [*(old[number] for number in stay), *(others[number] for number in new)])
+    wanted = [*(old[number] for number in stay), *(others[number] for number in new)]
+    written = kept.write(file, wanted)
+    return len(old), written, len(wanted) - written
 
 
 def main(words: Sequence[str]) -> int:
@@ -41,8 +44,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="where fuzzing has kept them (build/fuzz)")
     arguments = parser.parse_args(words)
     for name in arguments.targets or TARGETS:
-        before, now = keep(name, arguments.folder / "corpus" / name)
-        print(f"{name}: {now} inputs, {before} before", flush=True)
+        before, now, left = keep(name, arguments.folder / "corpus" / name)
+        print(f"{name}: {now} inputs, {before} before" + (f", no room for {left}" if left else ""), flush=True)
     return 0
 
 

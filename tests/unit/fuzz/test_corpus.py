@@ -87,7 +87,7 @@ def test_what_is_learned_is_kept_once(tmp_path: Path, monkeypatch: pytest.Monkey
     learned.mkdir()
     for number, data in enumerate((b"abc", b"a", b"c", b"d", b"b", b"bz")):
         (learned / str(number)).write_bytes(data)
-    assert keep.keep("one", learned, corpus) == (0, 3)
+    assert keep.keep("one", learned, corpus) == (0, 3, 0)
     assert kept.read(kept.file_of("texts", "one", corpus)) == [b"b", b"a", b"bz"]
-    assert keep.keep("one", learned, corpus) == (3, 3)
-    assert keep.keep("one", tmp_path / "none", corpus) == (3, 3)
+    assert keep.keep("one", learned, corpus) == (3, 3, 0)
+    assert keep.keep("one", tmp_path / "none", corpus) == (3, 3, 0)
