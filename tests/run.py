@@ -96,7 +96,7 @@ class Fuzzing:
     def __init__(self) -> None:
         FUZZING_LOG.parent.mkdir(parents=True, exist_ok=True)
         with FUZZING_LOG.open("wb") as log:
-            command = [sys.executable, *FUZZING]
+            command = ["nice", "-n", "19", sys.executable, *FUZZING]  # whatever needs a processor beside it comes first
             self._process = subprocess.Popen(command, cwd=TOP, env=fuzzing_environment(), stdout=log, stderr=log)
 
     def passed(self) -> bool:
