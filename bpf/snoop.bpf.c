@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "calls/calls.bpf.h"
+#include "calls/go_programs.bpf.h"
 #include "common/programs.bpf.h"
 #include "labels/who.bpf.h"
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+#include "calls/go_programs.bpf.h"
 #include "calls/record.bpf.h"
 #include "common/programs.bpf.h"
 
@@ -50,6 +51,7 @@ const enum ssll_hit_table *ssll_hit_table_btf __attribute__((unused));
 const enum ssll_exit *ssll_exit_btf __attribute__((unused));
 const enum ssll_side_table *ssll_side_table_btf __attribute__((unused));
 const enum ssll_table *ssll_table_btf __attribute__((unused));
+const enum ssll_goroutine_table *ssll_goroutine_table_btf __attribute__((unused));
 const enum ssll_tag *ssll_tag_btf __attribute__((unused));
 const enum ssll_target *ssll_target_btf __attribute__((unused));
 

@@ -210,6 +210,17 @@ enum ssll_side_table {
 	SSLL_SIDE_SERVER = 62, /* 1 bit */
 };
 
+/*
+ * Calls of Go functions that run are kept by (process, goroutine), those of one goroutine in a stack: a goroutine runs on any
+ * thread, and its stack moves. What tells its frames apart is how far they are from the top of the goroutine's stack, which
+ * stays as it is. The processes of one slot have room for SSLL_GOROUTINE_SHARE goroutines with calls that run.
+ */
+enum ssll_goroutine_table {
+	SSLL_GOROUTINES = 65536,
+	SSLL_GOROUTINE_SHARE = 49152,
+	SSLL_FRAMES = 8, /* calls within each other; a power of two */
+};
+
 /* The tag of a slot in use, from the lowest bit up; bit 63 is set. A free slot's is 0. */
 enum ssll_tag {
 	SSLL_TAG_WAY = 0,        /* 2 bits */
@@ -238,6 +249,29 @@ struct ssll_start {
 	__u64 tag;
 	__u64 began_ns;
 	__u64 ssl;
+};
+
+struct ssll_goroutine_key {
+	__u64 goroutine; /* the address of the runtime's g */
+	__u32 tgid;
+	__u32 pad;
+};
+
+/* A call of a Go function that runs. */
+struct ssll_frame {
+	__u64 began_ns;
+	__u64 connection; /* the first argument */
+	__u32 depth;      /* the top of the goroutine's stack minus the stack pointer at the function's entry, bytes */
+	__u16 operation;
+	__u16 tier;
+};
+
+/* The calls of a goroutine that run, the outermost first. */
+struct ssll_goroutine {
+	__u64 left_ns; /* when a panic or runtime.Goexit last began to leave frames; 0 never */
+	__u32 count;
+	__u32 pad;
+	struct ssll_frame frames[SSLL_FRAMES];
 };
 
 struct ssll_series_key {
@@ -275,6 +309,7 @@ struct ssll_process {
 enum ssll_stack {
 	SSLL_STACK_OPENSSL,
 	SSLL_STACK_BORINGSSL,
+	SSLL_STACK_GO,
 };
 
 /* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_library. */
@@ -342,6 +377,8 @@ struct ssll_counters {
 	__u64 events_dropped; /* for which a ring buffer had no room */
 	__u64 stopped;        /* 1, written by user space: nothing is counted any more */
 	__u64 shut;           /* written by user space: enum ssll_shut */
+	__u64 left;           /* calls of Go functions that a panic or runtime.Goexit has left */
+	__u64 dropped_ns[3];  /* written by user space, by tier: Go's calls that began before don't count any more */
 };
 
 /* Set once, before loading. */
@@ -396,7 +433,10 @@ _Static_assert(
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
 _Static_assert(sizeof(struct ssll_library) == 56 + 20 * SSLL_PLACES, "library");
-_Static_assert(sizeof(struct ssll_counters) == 56, "counters");
+_Static_assert(sizeof(struct ssll_goroutine_key) == 16, "goroutine key");
+_Static_assert(sizeof(struct ssll_frame) == 24, "frame");
+_Static_assert(sizeof(struct ssll_goroutine) == 16 + 24 * SSLL_FRAMES, "goroutine");
+_Static_assert(sizeof(struct ssll_counters) == 88, "counters");
 _Static_assert(sizeof(struct ssll_config) == 48, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");
 _Static_assert(sizeof(struct ssll_event) == 80, "event");

@@ -19,6 +19,8 @@ enum {
 #define FIRST_ARGUMENT regs[0]
 #define STACK_POINTER sp
 #define INSTRUCTION_POINTER pc
+#define GOROUTINE regs[28]
+#define GO_FIRST_ARGUMENT regs[0]
 
 static __always_inline __u64 general_register(const struct pt_regs *ctx, __u32 number)
 {
@@ -92,18 +94,32 @@ static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 	return general_register(ctx, index & 7); /* the others are on the stack */
 }
 
+/* A word of what a Go function returns, by its number from 0 to 2. */
+static __always_inline __u64 go_result(const struct pt_regs *ctx, __u32 number)
+{
+	return number == 0 ? REGISTER(ctx, regs[0]) : number == 1 ? REGISTER(ctx, regs[1]) : REGISTER(ctx, regs[2]);
+}
+
 /* By the register's number: a site on the way out may lie before the value is moved to x0. */
 static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 number)
 {
 	return general_register(ctx, number);
 }
 
-/* No site's meaning depends on a branch: the kernel emulates `ret`, so nothing is gained by a way out before it. */
+/*
+ * Whether a b.cond with this condition, the lowest 4 bits of the instruction, is about to be taken. Sites on the way out aren't
+ * branches: the kernel emulates `ret`, so nothing is gained by a way out before it. On the way into Go functions they are.
+ */
 static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condition)
 {
-	(void)ctx;
-	(void)condition;
-	return 0;
+	__u64 flags = REGISTER(ctx, pstate);
+	__u64 overflow = flags >> 28 & 1, carry = flags >> 29 & 1, zero = flags >> 30 & 1, negative = flags >> 31 & 1;
+	__u64 greater_or_equal = negative == overflow;
+	/* eq, cs, mi, vs, hi, ge, gt, al: the condition's upper 3 bits; its lowest negates. */
+	__u64 holds = zero | carry << 1 | negative << 2 | overflow << 3 | (carry & !zero) << 4 | greater_or_equal << 5 |
+	              (greater_or_equal & !zero) << 6 | 1 << 7;
+
+	return (holds >> (condition >> 1 & 7) ^ condition) & 1;
 }
 
 /* Sets a word to 0 that another processor may take then. Loads before it stay there, which an exchange sees to, and a store

@@ -19,6 +19,8 @@ enum {
 #define FIRST_ARGUMENT rdi
 #define STACK_POINTER rsp
 #define INSTRUCTION_POINTER rip
+#define GOROUTINE r14
+#define GO_FIRST_ARGUMENT rax
 
 static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 {
@@ -33,6 +35,12 @@ static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 		return REGISTER(ctx, rcx);
 	}
 	return REGISTER(ctx, r8);
+}
+
+/* A word of what a Go function returns, by its number from 0 to 2. */
+static __always_inline __u64 go_result(const struct pt_regs *ctx, __u32 number)
+{
+	return number == 0 ? REGISTER(ctx, rax) : number == 1 ? REGISTER(ctx, rbx) : REGISTER(ctx, rcx);
 }
 
 /* By the processor's register number: a site on the way out may lie before the value is moved to rax. */

@@ -155,6 +155,12 @@ class Geometry(IntEnum):
     EXTREME_BITS = 42
 
 
+class GoroutineTable(IntEnum):
+    GOROUTINES = 65536
+    GOROUTINE_SHARE = 49152
+    FRAMES = 8
+
+
 class Hit(IntEnum):
     EMULATED = 0
     SINGLE_STEPPED = 1
@@ -360,6 +366,7 @@ class SideTable(IntEnum):
 class Stack(IntEnum):
     OPENSSL = 0
     BORINGSSL = 1
+    GO = 2
 
 
 class State(IntEnum):
@@ -541,10 +548,12 @@ class Counters(ctypes.Structure):
         ("events_dropped", ctypes.c_uint64),
         ("stopped", ctypes.c_uint64),
         ("shut", ctypes.c_uint64),
+        ("left", ctypes.c_uint64),
+        ("dropped_ns", ctypes.c_uint64 * 3),
     )
 
 
-assert ctypes.sizeof(Counters) == 56
+assert ctypes.sizeof(Counters) == 88
 
 
 class Endpoint(ctypes.Structure):
@@ -620,6 +629,42 @@ class FollowWishes(ctypes.Structure):
 
 
 assert ctypes.sizeof(FollowWishes) == 8
+
+
+class Frame(ctypes.Structure):
+    _fields_ = (
+        ("began_ns", ctypes.c_uint64),
+        ("connection", ctypes.c_uint64),
+        ("depth", ctypes.c_uint32),
+        ("operation", ctypes.c_uint16),
+        ("tier", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(Frame) == 24
+
+
+class Goroutine(ctypes.Structure):
+    _fields_ = (
+        ("left_ns", ctypes.c_uint64),
+        ("count", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("frames", Frame * 8),
+    )
+
+
+assert ctypes.sizeof(Goroutine) == 208
+
+
+class GoroutineKey(ctypes.Structure):
+    _fields_ = (
+        ("goroutine", ctypes.c_uint64),
+        ("tgid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(GoroutineKey) == 16
 
 
 class Handshake(ctypes.Structure):
@@ -1048,6 +1093,8 @@ assert ctypes.sizeof(Workers) == 68
 MAPS = {
     "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
+    "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
+    "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
     "libraries": MapShape(2, 4, 456, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),

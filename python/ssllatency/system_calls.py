@@ -34,7 +34,7 @@ class Answer(IntEnum):
 
 
 @dataclass(frozen=True)
-class Rule:
+class CallRule:
     """The answer to a call by its number. With `argument` it is for calls whose argument of this number, from 0, is `equal`, or
     has a bit of `bits`; the others get `otherwise`."""
 
@@ -54,7 +54,9 @@ class Rule:
         return [(_IF_EQUAL, 0, 4, self.number), load, test, _answer(self.answer), _answer(self.otherwise)]
 
 
-def program(rules: Iterable[Rule], others: Answer, architecture: int, foreign: Answer = Answer.REFUSED) -> list[Instruction]:
+def program(
+    rules: Iterable[CallRule], others: Answer, architecture: int, foreign: Answer = Answer.REFUSED
+) -> list[Instruction]:
     """The filter. `others`: the answer to calls that no rule names; `foreign`: to those by the numbers of an architecture that
     isn't `architecture` (AUDIT_ARCH_*). Numbers of x32 are refused."""
     made = [(_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, architecture), _answer(foreign)]

@@ -8,13 +8,13 @@ import os
 import pytest
 from tests.fixtures.filters import X86_64, answer
 
-from ssllatency.system_calls import Answer, Rule, limit_to, program
+from ssllatency.system_calls import Answer, CallRule, limit_to, program
 
 RULES = [
-    Rule(3, Answer.ALLOWED),
-    Rule(9, Answer.REFUSED, 2, bits=4, otherwise=Answer.ALLOWED),
-    Rule(302, Answer.ALLOWED, 0, otherwise=Answer.LACKING),
-    Rule(303, Answer.ALLOWED, 1, equal=7),
+    CallRule(3, Answer.ALLOWED),
+    CallRule(9, Answer.REFUSED, 2, bits=4, otherwise=Answer.ALLOWED),
+    CallRule(302, Answer.ALLOWED, 0, otherwise=Answer.LACKING),
+    CallRule(303, Answer.ALLOWED, 1, equal=7),
 ]
 
 
@@ -47,7 +47,7 @@ def test_the_kernel_keeps_to_it() -> None:
     if child == 0:
         status = 1
         try:
-            limit_to(program([Rule(39, Answer.LACKING)], Answer.ALLOWED, X86_64))  # getpid
+            limit_to(program([CallRule(39, Answer.LACKING)], Answer.ALLOWED, X86_64))  # getpid
             status = 3 if os.getpid() < 0 < os.getppid() else 2
         finally:
             os._exit(status)

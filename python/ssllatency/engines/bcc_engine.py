@@ -27,7 +27,8 @@ from ssllatency.model.histogram import octave_bounds
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free", "at_error")
 _TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
-_FOR_SESSIONS = frozenset({"no_session_program"})  # maps that only a program for sessions asks for
+# Maps that only programs ask for which bcc has none of: for sessions, and for Go functions.
+_OF_OTHERS = frozenset({"no_session_program", "goroutines", "goroutine_shares"})
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
 
 
@@ -76,7 +77,7 @@ class BccObject:
 
     def __init__(self) -> None:
         self._bcc = import_bcc()
-        self._shapes = {name: shape for name, shape in abi.MAPS.items() if name not in _FOR_SESSIONS}
+        self._shapes = {name: shape for name, shape in abi.MAPS.items() if name not in _OF_OTHERS}
         for name, kind in _VALUES.items():
             self._shapes[name] = abi.MapShape(_ARRAY, 4, ctypes.sizeof(kind), 1, _MMAPABLE)
         self._values = {name: kind() for name, kind in _VALUES.items()}

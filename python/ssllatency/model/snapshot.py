@@ -93,6 +93,7 @@ class Losses:
     `map_full`: calls not counted because a kernel map was full. `events_dropped`: records that a ring buffer had no room
     for. `folded_processes`: processes counted under "other" because there were more than the maximum. `late_processes`: those
     that mapped a library before it could be traced, or became targets unseen: calls that they made until then aren't counted.
+    `left`: calls of Go functions that a panic, or runtime.Goexit, has left, so that they never end.
     """
 
     unmatched_entries: int = 0
@@ -101,6 +102,7 @@ class Losses:
     events_dropped: int = 0
     folded_processes: int = 0
     late_processes: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ssllatency.code.machine import Cost
 from ssllatency.fields import Field
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import (
+    AARCH64_CONDITIONS,
     CONDITIONS,
     CONSTANTS,
     LARGEST_FRAME,
@@ -158,7 +159,7 @@ def probe(site: Field, file_size: int) -> Probe:
         return_register=register,
         shared=record["shared"].flag(),
         keeps_length=record["keeps_length"].flag(),
-        condition=record["condition"].one_of(("", *CONDITIONS)),
+        condition=record["condition"].one_of(("", *CONDITIONS, *AARCH64_CONDITIONS)),
         leaving=record["leaving"].one_of(Leaving),
         taken_value=_constant(record["taken_value"]),
         other_value=_constant(record["other_value"]),

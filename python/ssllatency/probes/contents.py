@@ -19,10 +19,9 @@ _MOST_PARTS, _LONGEST_TEXT = 64, 4096
 def file_facts(image: Image, machine: str = "") -> FileFacts:
     """The contents of an image; nothing in one of another processor than `machine`, if that is given. ElfError where it is cut
     short. The decoder is brought in when this is called."""
-    from ssllatency.probes.planner import libraries_in
     from ssllatency.stacks.file_names import has_library_name
-    from ssllatency.stacks.implementations import Inside, Version, tls_inside, version_of
-    from ssllatency.stacks.registry import called
+    from ssllatency.stacks.implementations import Inside, Version, stack_marked, tls_inside, version_of
+    from ssllatency.stacks.registry import called, libraries_in
 
     if machine and image.machine != machine:
         return NOTHING
@@ -34,6 +33,8 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
         return replace(_facts(image, libraries, inside, version_of(image)), by_debug_file=bool(image.debug_file))
     by_marks, stated = Version.of(inside.traceable), version_of(image)
     facts = _facts(image, libraries, inside, stated if stated.text else by_marks)
+    if why := stack_marked(inside.traceable[0]).obstacle(image):
+        return replace(facts, obstacle=why)
     return replace(facts, obstacle=_no_names(image, by_marks.text), by_debug_file=True)
 
 

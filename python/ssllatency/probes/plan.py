@@ -37,6 +37,15 @@ class Leaving(StrEnum):
 # The conditional branches whose way the flags of an x86-64 tell, by the condition code: the lowest four bits of jcc's opcode.
 CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 
+# Those of an aarch64, by the condition code, as far as functions begin by them.
+AARCH64_CONDITIONS = {"b.ls": 9}
+
+
+def condition_number(mnemonic: str) -> int:
+    """The condition code of a conditional branch, as cookies have it; 0 for no branch."""
+    return AARCH64_CONDITIONS.get(mnemonic) or (CONDITIONS.index(mnemonic) if mnemonic else 0)
+
+
 # The return values that an exit site can stand for without a register that holds them.
 CONSTANTS = range(-2, 12)
 LARGEST_FRAME = 1 << 16  # bytes; a site's cookie has 16 bits for how far the stack is from where it was at the entry
@@ -53,9 +62,9 @@ class Probe:
     `keeps_length`: at this entry the size_t * by which the call says its bytes is still in its register.
 
     Where the way that a branch takes decides, `condition` is the branch's mnemonic ("jne"), `leaving` the direction in which
-    the call ends. `taken_value` and `other_value` are what it then returns, None where `return_register` holds that; without a
-    condition they are the same. `passed`: how many sites a call passes at most before this one without ending there. `fails`:
-    only calls that fail end here.
+    the call ends, or at an entry begins. `taken_value` and `other_value` are what it then returns, None where `return_register`
+    holds that; without a condition they are the same. `passed`: how many sites a call passes at most before this one without
+    ending there. `fails`: only calls that fail end here.
     """
 
     offset: int
@@ -146,7 +155,7 @@ class SslOffsets:
     `rwstate` from SSL_want, `server` from SSL_is_server, `rbio` from SSL_get_rbio, `wbio` from SSL_get_wbio, `shutdown` from
     SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before. In BoringSSL,
     `boringssl` is where SSL points to what `rwstate` lies in, one of BoringSSL's own codes, both from SSL_get_error;
-    `server_bits` are the bits at `server` that count.
+    `server_bits` are the bits at `server` that count. In Go's Conn, `client` is the byte that is 1 at clients.
 
     Inside BIO, from libcrypto: `bio_flags` from BIO_test_flags, `bio_method`, whose first word is the type, from
     BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket.
@@ -164,6 +173,7 @@ class SslOffsets:
     bio_descriptor: int | None = None
     boringssl: int | None = None
     server_bits: int | None = None
+    client: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,23 +15,14 @@ from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.sites.operation import Planner
+from ssllatency.probes.sites.own import plan_own
 from ssllatency.stacks.base import Stack, Tables
 from ssllatency.stacks.implementations import library_version
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.registry import LIBRARIES, called, has_lower, stack_of
+from ssllatency.stacks.registry import called, has_lower, libraries_in, stack_of
 
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
-
-
-def libraries_in(image: Image) -> tuple[str, ...]:
-    """The libraries of the catalogue that the file is or, where it is statically linked, holds."""
-    libraries = LIBRARIES.values()
-    shown = tuple(library.name for library in libraries if any(image.function(name) for name in library.functions))
-    hinted = next((library for library in libraries if image.soname in library.sonames), None)
-    if hinted and hinted.name not in shown and image.function(hinted.always):
-        return (*shown, hinted.name)
-    return shown
 
 
 def kind_of(image: Image) -> str:
@@ -137,6 +128,9 @@ def _plan_operations(
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
+    own = stack.site_planner(image, settings.emulation) if libraries else None
+    if own:
+        return plan_own(image, machine, own, wanted, settings.emulation, evidence)
     code, tails = Code(image, machine), stack.tails(image)
     planner = Planner(
         image,

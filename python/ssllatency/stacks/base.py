@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ssllatency import abi
@@ -19,7 +20,7 @@ from ssllatency.stacks.phases import Callee, ErrorFunction, Offer
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
-    from ssllatency.code.machine import Machine
+    from ssllatency.code.machine import Emulation, Machine
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Function, Image
     from ssllatency.stacks.handshake_code import HandshakeCode
@@ -101,6 +102,39 @@ class Mark:
     version: Callable[[bytes, int], str | None] = _present
 
 
+class CallingConvention(StrEnum):
+    """How functions are called: where arguments, results and the flow of control that a call belongs to are found."""
+
+    C = "C"  # a call belongs to a stack, which stays where it is
+    GO = "Go"  # to a goroutine, whose stack moves
+
+
+@dataclass(frozen=True)
+class FunctionSites:
+    """Where calls of a function begin and end, by the rules of its stack.
+
+    Each call crosses the instruction `entry` once, and exactly one of `exits`, where the register `result` tells how it ended.
+    `not_taken`: the entry is a branch, and a call begins where it isn't taken. `found`: how the function was found.
+    """
+
+    name: str
+    address: int
+    size: int
+    found: str
+    entry: int
+    not_taken: bool = False
+    exits: tuple[int, ...] = ()
+    result: str = ""
+
+
+class SitePlanner(Protocol):
+    """Finds the sites of functions that aren't planned as C's are."""
+
+    def sites(self, operation: Operation) -> FunctionSites | None:
+        """Those of the operation's function; None where the file doesn't have it. Unplannable, or ElfError, with the reason
+        where it can't be probed."""
+
+
 class Tables(Protocol):
     """What an image's own tables say of functions that no symbol names."""
 
@@ -167,6 +201,10 @@ class Stack(Implementation):
     """Whether the calls around the one that makes a handshake may have it built in, so that a probe in it misses theirs."""
     offers: Mapping[str, Offer]
     """The callees whose calls tell of what the client has offered."""
+    convention: CallingConvention = CallingConvention.C
+    """How its functions are called."""
+    has_symbols: bool = True
+    """Whether symbols tell that an image has its functions, or else tables of its own."""
 
     @abstractmethod
     def recognises(self, image: Image) -> bool:
@@ -195,6 +233,18 @@ class Stack(Implementation):
     @abstractmethod
     def names(self, image: Image) -> Names:
         """Names of the library's codes, as far as the image shows them. ElfError where its relocations are damaged."""
+
+    def own_libraries(self, image: Image) -> tuple[str, ...]:  # noqa: ARG002
+        """Those of its libraries that the image is or holds, where no symbols tell that."""
+        return ()
+
+    def site_planner(self, image: Image, emulation: Emulation) -> SitePlanner | None:  # noqa: ARG002
+        """Finds the sites of its functions where they aren't planned as C's. ElfError where the image's tables are damaged."""
+        return None
+
+    def obstacle(self, image: Image) -> str:  # noqa: ARG002
+        """Why it can't be traced in an image that has its marks, and none of its libraries; "" where it only lacks symbols."""
+        return ""
 
     @abstractmethod
     def version(self, image: Image) -> str:

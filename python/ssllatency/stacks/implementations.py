@@ -44,8 +44,15 @@ class Version:
 def tls_inside(image: Image) -> Inside:
     """The implementations that the image's bytes show, read once from end to end. ElfError where the file is cut short."""
     versions = _versions(image)
-    others = (seen for each in UNTRACED if (seen := each.identify(versions)) and each.is_inside(image))
-    return Inside(tuple(others), _marked(versions)[1])
+    stack, seen_of_stack = _marked(image, versions)
+    others = [*UNTRACED, *(other for other in STACKS if not other.has_symbols and other is not stack)]
+    seen_of_others = (seen for each in others if (seen := each.identify(versions)) and each.is_inside(image))
+    return Inside(tuple(seen_of_others), seen_of_stack)
+
+
+def stack_marked(name: str) -> Stack:
+    """The stack that tls_inside() has recognised by this name."""
+    return next(stack for stack in STACKS if name in stack.marks)
 
 
 def _versions(image: Image) -> dict[str, str]:
@@ -61,9 +68,10 @@ def _versions(image: Image) -> dict[str, str]:
     return versions
 
 
-def _marked(versions: dict[str, str]) -> tuple[Stack | None, tuple[str, str]]:
+def _marked(image: Image, versions: dict[str, str]) -> tuple[Stack | None, tuple[str, str]]:
     """The stack that has these marks, with its name and version; None with two empty texts for none."""
-    return next(((stack, seen) for stack in STACKS if (seen := stack.identify(versions))), (None, ("", "")))
+    marked = ((stack, seen) for stack in STACKS if (seen := stack.identify(versions)) and stack.is_inside(image))
+    return next(marked, (None, ("", "")))
 
 
 def version_of(image: Image) -> Version:
@@ -73,7 +81,7 @@ def version_of(image: Image) -> Version:
     text = stack.version(image)
     if text:
         return Version(text, *stack.name_and_release(text))
-    marked, seen = _marked(_versions(image))
+    marked, seen = _marked(image, _versions(image))
     return Version.of(seen) if marked and not marked.states_version else Version("", stack.title, "")
 
 

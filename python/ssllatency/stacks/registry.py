@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ssllatency.stacks.base import Implementation, Stack
 from ssllatency.stacks.boringssl.stack import BoringSsl
 from ssllatency.stacks.by_name import BY_NAME
-from ssllatency.stacks.go.implementation import Go
+from ssllatency.stacks.go.stack import Go
 from ssllatency.stacks.openssl.stack import OpenSsl
 from ssllatency.stacks.rustls.implementation import Rustls
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 # A library comes after the one that it descends from, with whose functions' names it would be taken for that.
-STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl())
-UNTRACED: tuple[Implementation, ...] = (Go(), Rustls(), *BY_NAME)
+STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go())
+UNTRACED: tuple[Implementation, ...] = (Rustls(), *BY_NAME)
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)
 NAMES = tuple(stack.name for stack in STACKS)
@@ -39,9 +39,26 @@ def has_lower(libraries: Iterable[str]) -> bool:
     return any(LIBRARIES[name].lower for name in libraries)
 
 
+def libraries_by_symbols(image: Image) -> tuple[str, ...]:
+    """The libraries that the file is or, where it is statically linked, holds, as its symbols tell."""
+    libraries = LIBRARIES.values()
+    shown = tuple(library.name for library in libraries if any(image.function(name) for name in library.functions))
+    hinted = next((library for library in libraries if image.soname in library.sonames), None)
+    if hinted and hinted.name not in shown and image.function(hinted.always):
+        return (*shown, hinted.name)
+    return shown
+
+
+def libraries_in(image: Image) -> tuple[str, ...]:
+    """The same by symbols, or else by tables of its own."""
+    return libraries_by_symbols(image) or next(filter(None, (stack.own_libraries(image) for stack in STACKS)), ())
+
+
 def stack_of(image: Image) -> Stack:
     """The stack whose functions the image has."""
-    return next((stack for stack in reversed(STACKS) if stack.recognises(image)), STACKS[0])
+    by_symbols = bool(libraries_by_symbols(image))
+    candidates = (stack for stack in reversed(STACKS) if stack.has_symbols or not by_symbols)
+    return next((stack for stack in candidates if stack.recognises(image)), STACKS[0])
 
 
 def stack_named(name: str) -> Stack:

@@ -13,9 +13,9 @@ from tests.fixtures import build
 from ssllatency.elf.image import Image
 from ssllatency.elf.quick_look import Signs, shows
 from ssllatency.elf.source import CHUNK
-from ssllatency.probes.planner import libraries_in
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.implementations import tls_inside
+from ssllatency.stacks.registry import libraries_in
 
 SIGNS = Signs((b"SSL_read",), (b"ssl/a_file.c",))
 DEFINES = "int SSL_read(void) { return 1; }"

@@ -59,8 +59,8 @@ GO_TLS = b"\0crypto/tls.(*Conn).serverHandshake\0"
     ("texts", "found"),
     [
         ([], Inside()),
-        ([GO, GO_TLS], Inside((("Go crypto/tls", "go1.22.3"),))),
-        ([OLD_GO, bytes(32), GO_TLS], Inside((("Go crypto/tls", ""),))),
+        ([GO, GO_TLS], Inside((), ("Go crypto/tls", "go1.22.3"))),
+        ([OLD_GO, bytes(32), GO_TLS], Inside((), ("Go crypto/tls", ""))),
         ([GO], Inside()),
         ([GO_TLS], Inside()),
         ([b"\0/root/.cargo/registry/src/x-1/rustls-0.23.5/src/conn.rs"], Inside((("rustls", "0.23.5"),))),
@@ -79,4 +79,4 @@ def test_by_what_a_program_holds(tmp_path: Path, texts: list[bytes], found: Insi
 
 
 def test_build_information_cut_short(tmp_path: Path) -> None:
-    assert tls_inside(program(tmp_path, GO_TLS, GO[:33], b"\xff")).implementations == (("Go crypto/tls", ""),)
+    assert tls_inside(program(tmp_path, GO_TLS, GO[:33], b"\xff")).traceable == ("Go crypto/tls", "")

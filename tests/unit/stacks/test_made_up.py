@@ -18,7 +18,7 @@ from tests.fixtures import build
 import ssllatency
 
 HERE = Path(__file__).parent
-LIST, LINE = "(OpenSsl(), BoringSsl())", "(OpenSsl(), BoringSsl(), MadeUp())"
+LIST, LINE = "(OpenSsl(), BoringSsl(), Go())", "(OpenSsl(), BoringSsl(), MadeUp(), Go())"
 IMPORT = "from ssllatency.stacks.made_up.stack import MadeUp\n"
 
 

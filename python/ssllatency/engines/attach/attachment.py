@@ -218,7 +218,7 @@ class Attachment:
         settled when it is loaded."""
         chosen = self._programs
         multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
-        used = dict.fromkeys((chosen.entry, chosen.exit, chosen.free, chosen.error, *self._more), multi)
+        used = dict.fromkeys((*chosen.at_sites(self.images, later=self.request.follow is not None), *self._more), multi)
         used |= dict.fromkeys(self._tracepoints, 0)
         if self.method is kernel.Method.SESSION:
             used[chosen.both] = kernel.TRACE_UPROBE_SESSION
@@ -354,7 +354,8 @@ class Attachment:
     def finish(self, tier: Tier) -> int:
         """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
         self._probes.close_tier(tier)
-        return self.running.drop(self._operations_of([tier])) if self.running else 0
+        self.counters.dropped_ns[tier] = now_ns = time.monotonic_ns()
+        return self.running.drop(self._operations_of([tier]), now_ns) if self.running else 0
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
         """Whether no call of these tiers runs that has been seen to begin."""
@@ -434,6 +435,7 @@ class Attachment:
         """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
         return Losses(
             unmatched_entries=self.counters.unmatched_entries + (self.running.lost if self.running else 0),
+            left=self.counters.left + (self.running.left if self.running else 0),
             unmatched_exits=self.counters.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
             map_full=self.counters.map_full,
             events_dropped=self.counters.events_dropped,

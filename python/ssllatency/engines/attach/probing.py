@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from ssllatency.engines.attach.code_check import check_code
 from ssllatency.engines.attach.links import Linker, close_all
 from ssllatency.engines.attach.sites import ImageSites, Sites
+from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable
+from ssllatency.stacks.base import CallingConvention
+from ssllatency.stacks.registry import stack_named
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -28,10 +31,30 @@ class Programs:
     both: str = "at_both"
     free: str = "at_free"
     error: str = "at_error"
+    go_entry: str = "at_go_entry"
+    go_exit: str = "at_go_exit"
+    go_leaving: str = "at_go_leaving"
+
+    def of(self, image: TracedImage) -> Programs:
+        """Those for the functions of an image, by their calling convention. No return probe is set in Go's."""
+        if stack_named(image.plan.stack).convention is not CallingConvention.GO:
+            return self
+        return replace(self, entry=self.go_entry, exit=self.go_exit, error=self.go_leaving)
+
+    def at_sites(self, images: Iterable[TracedImage], *, later: bool) -> tuple[str, ...]:
+        """All but those for return probes that these images need, `later`: and any that come."""
+        of_go = later or any(self.of(image) is not self for image in images)
+        return (
+            self.entry,
+            self.exit,
+            self.free,
+            self.error,
+            *((self.go_entry, self.go_exit, self.go_leaving) if of_go else ()),
+        )
 
 
 STANDARD = Programs()
-FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing", "at_nothing")
+FLOOR = Programs(**{field.name: "at_nothing_twice" if field.name == "both" else "at_nothing" for field in fields(Programs)})
 
 
 class Probing:
@@ -86,7 +109,7 @@ class Probing:
             self._offsets.update((sites.image.file, offset) for offset in _offsets(number, sites, more))
 
     def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
-        names, attach = self._programs, self._linker.attach
+        names, attach = self._programs.of(sites.image), self._linker.attach
         links += attach(sites.image, names.free, sites.frees)
         links += attach(sites.image, names.error, sites.errors)
         links += attach(sites.image, names.exit, sites.exits)
@@ -94,7 +117,7 @@ class Probing:
             links += attach(sites.image, names.at_return, sites.returns, at_return=True)
 
     def _add_entries(self, sites: ImageSites, links: list[Closable]) -> None:
-        names, attach = self._programs, self._linker.attach
+        names, attach = self._programs.of(sites.image), self._linker.attach
         if self._session:
             links += attach(sites.image, names.both, sites.returns, session=True)
             links += attach(sites.image, names.entry, sites.entries)

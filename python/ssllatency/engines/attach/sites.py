@@ -13,7 +13,7 @@ from ssllatency.code.machine import Cost
 from ssllatency.code.values import FieldPath
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
+from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets, condition_number
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.operation import Operation, Tier
 
@@ -82,7 +82,7 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int, *, win
         abi.Cookie.SSL: int(operation.ssl_argument),
         abi.Cookie.LIBRARY: library,
         abi.Cookie.STACK: probe.stack_delta,
-        abi.Cookie.CONDITION: CONDITIONS.index(probe.condition) if probe.condition else 0,
+        abi.Cookie.CONDITION: condition_number(probe.condition),
         abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
         abi.Cookie.TIER: operation.tier,
@@ -158,7 +158,7 @@ def library_record(
 
     record = abi.Library(
         rwstate=offset(offsets.rwstate),
-        server=offset(offsets.server),
+        server=offset(offsets.client if offsets.server is None else offsets.server),
         rbio=offset(offsets.rbio),
         wbio=offset(offsets.wbio),
         shutdown=offset(offsets.shutdown),

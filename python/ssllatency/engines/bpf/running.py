@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 
 from ssllatency import abi
+from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
 from ssllatency.engines.bpf.words import filled_words
@@ -52,12 +53,14 @@ class HoldingTable(ctypes.Structure):
 
 
 class Running:
-    """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone."""
+    """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone; `left`
+    those that a panic has left."""
 
     def __init__(self, loaded: Loadable) -> None:
         self._table = loaded.live_section("starts", StartTable)
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self._shares = loaded.live_section("shares", ShareTable)
+        self._goroutines = Goroutines(loaded) if loaded.has_map("goroutines") else None
         self._refused, self._due_s = 0, 0.0
         self.lost = 0
 
@@ -68,7 +71,19 @@ class Running:
         for number in (number for number, pid in used if pid in gone):
             self._table.slots[number].tag = 0
             self.lost += 1
-        return sum(pid not in gone for _, pid in used) + self._count_overflow(alive)
+        return sum(pid not in gone for _, pid in used) + self._count_overflow(alive) + self._count_goroutines(alive)
+
+    @property
+    def left(self) -> int:
+        """See above; as far as count() has found them."""
+        return self._goroutines.left if self._goroutines else 0
+
+    def _count_goroutines(self, alive: Callable[[int], bool]) -> int:
+        if not self._goroutines:
+            return 0
+        counted = self._goroutines.count(alive)
+        self.lost += counted.lost
+        return counted.running
 
     def make_room(self, refused: int) -> None:
         """To be called several times a second: takes out the calls of processes that have ended where there was no room for
@@ -91,9 +106,9 @@ class Running:
         self._shares.calls[slot_of(pid)] -= 1
         return True
 
-    def drop(self, operations: Collection[int]) -> int:
+    def drop(self, operations: Collection[int], now_ns: int) -> int:
         """Takes out the calls of these operations, none of which is seen to end any more; how many there were."""
-        dropped = 0
+        dropped = self._goroutines.calls_of(operations, before_ns=now_ns) if self._goroutines else 0
         for number, tag in self._tags():
             if _operation_of(tag) in operations:
                 self._table.slots[number].tag = 0
@@ -106,6 +121,8 @@ class Running:
     def any_of(self, operations: Collection[int]) -> bool:
         """Whether a call of these operations runs."""
         if any(_operation_of(tag) in operations for _, tag in self._tags()):
+            return True
+        if self._goroutines and self._goroutines.calls_of(operations):
             return True
         return any(abi.StartKey.from_buffer_copy(key).operation in operations for key, _ in self._overflow.items())
 

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import ssllatency
-from ssllatency.system_calls import Answer, Rule, limit_to, program
+from ssllatency.system_calls import Answer, CallRule, limit_to, program
 
 _URETPROBE = 335
 _X86_64 = 0xC000003E  # AUDIT_ARCH_X86_64
@@ -44,7 +44,7 @@ def ask() -> int:
     illegal: list[int] = []
     signal.signal(signal.SIGILL, lambda number, _: illegal.append(number))
     try:
-        limit_to(program([Rule(_URETPROBE, Answer.REFUSED)], Answer.ALLOWED, _X86_64))
+        limit_to(program([CallRule(_URETPROBE, Answer.REFUSED)], Answer.ALLOWED, _X86_64))
     except OSError:
         return 0
     ctypes.CDLL(None).syscall(_URETPROBE)

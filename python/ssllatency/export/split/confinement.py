@@ -19,7 +19,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.system_calls import Answer, Instruction, Rule, limit_to, program
+from ssllatency.system_calls import Answer, Instruction, CallRule, limit_to, program
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
@@ -156,10 +156,10 @@ def _write_nothing(library: ctypes.CDLL) -> None:
 def system_call_filter(architecture: int, refused: Collection[int], clone: int, limits: int) -> list[Instruction]:
     """The filter; `clone` and `limits` are the calls that are allowed in part. clone3 is lacking, as its flags can't be seen:
     the C library then takes clone."""
-    rules = [Rule(number, Answer.REFUSED) for number in refused]
+    rules = [CallRule(number, Answer.REFUSED) for number in refused]
     rules += [
-        Rule(_CLONE3, Answer.LACKING),
-        Rule(clone, Answer.ALLOWED, 0, bits=_CLONE_THREAD),
-        Rule(limits, Answer.ALLOWED, 0),
+        CallRule(_CLONE3, Answer.LACKING),
+        CallRule(clone, Answer.ALLOWED, 0, bits=_CLONE_THREAD),
+        CallRule(limits, Answer.ALLOWED, 0),
     ]
     return program(rules, Answer.ALLOWED, architecture, foreign=Answer.END)

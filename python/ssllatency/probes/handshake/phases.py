@@ -21,13 +21,13 @@ from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
 from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import OperationPlan, Probe, Role
-from ssllatency.probes.planner import kind_of, libraries_in, machine_of
+from ssllatency.probes.planner import kind_of, machine_of
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.sites.queries import passes_null
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.phases import ARGUMENTS, CallSite, ErrorFunction, MissingPart, Transport
-from ssllatency.stacks.registry import LIBRARIES, called, has_lower, stack_of
+from ssllatency.stacks.registry import LIBRARIES, called, has_lower, libraries_in, stack_of
 
 
 def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> HandshakePlan:

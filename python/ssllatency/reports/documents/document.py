@@ -141,7 +141,7 @@ def _read_missing(missing: DocumentField) -> Missing:
     return Missing(missing.get("function").text(), missing.get("library").text(), missing.get("reason").text())
 
 
-_LATER_LOSSES = {"late_processes"}  # which documents of earlier versions don't have
+_LATER_LOSSES = {"late_processes", "left"}  # which documents of earlier versions don't have
 
 
 def _read_losses(losses: DocumentField) -> Losses:

@@ -32,6 +32,8 @@ ARGUMENTS = {
     "sp": tuple(f"x{number}" for number in range(16)),
 }
 _GOROUTINE = {"rsp": "r14", "sp": "x28"}
+# The first word of an error that is returned alone, and of one that is returned behind an int, by machine.
+RESULTS = {"x86-64": ("rax", "rbx"), "aarch64": ("x0", "x1")}
 
 
 @dataclass(frozen=True)

@@ -63,45 +63,45 @@ def _all(purpose: Purpose, *names: str, role: str = "", since: int = OLDEST, unt
     return (TracedFunction(name, purpose, role=role, since=since, until=until) for name in names)
 
 
-_TLS, _MLKEM = "crypto/tls", "crypto/internal/fips140/mlkem"
-SERVER_HANDSHAKE, CLIENT_HANDSHAKE = f"{_TLS}.(*Conn).serverHandshake", f"{_TLS}.(*Conn).clientHandshake"
+TLS, _MLKEM = "crypto/tls", "crypto/internal/fips140/mlkem"
+SERVER_HANDSHAKE, CLIENT_HANDSHAKE = f"{TLS}.(*Conn).serverHandshake", f"{TLS}.(*Conn).clientHandshake"
 
 FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction(SERVER_HANDSHAKE, Purpose.HANDSHAKE, role="server", always=True),
     TracedFunction(CLIENT_HANDSHAKE, Purpose.HANDSHAKE, role="client"),
-    TracedFunction(f"{_TLS}.(*Conn).Read", Purpose.READ, always=True),
-    TracedFunction(f"{_TLS}.(*Conn).Write", Purpose.WRITE, always=True),
-    TracedFunction(f"{_TLS}.(*Conn).Close", Purpose.CLOSE, always=True),
+    TracedFunction(f"{TLS}.(*Conn).Read", Purpose.READ, always=True),
+    TracedFunction(f"{TLS}.(*Conn).Write", Purpose.WRITE, always=True),
+    TracedFunction(f"{TLS}.(*Conn).Close", Purpose.CLOSE, always=True),
     # Private keys: all signers at once since Go 1.25, also those outside of the standard library.
     *_all(Purpose.PRIVATE_KEY, "crypto/rsa.(*PrivateKey).Sign", "crypto/rsa.(*PrivateKey).Decrypt"),
     *_all(Purpose.PRIVATE_KEY, "crypto/ecdsa.(*PrivateKey).Sign", "crypto/ed25519.PrivateKey.Sign"),
     *_all(Purpose.PRIVATE_KEY, "crypto/mldsa.(*PrivateKey).Sign", since=27),
     *_all(Purpose.PRIVATE_KEY, "crypto.SignMessage", since=25),
     # Key exchange: of TLS 1.3.
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.generateECDHEParameters", until=19),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*x25519Parameters).SharedKey", f"{_TLS}.(*nistParameters).SharedKey", until=19),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.generateECDHEKey", "crypto/ecdh.(*PrivateKey).ECDH", since=20, until=25),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.kyberEncapsulate", role="server", since=23, until=23),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.kyberDecapsulate", role="client", since=23, until=23),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.generateECDHEParameters", until=19),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*x25519Parameters).SharedKey", f"{TLS}.(*nistParameters).SharedKey", until=19),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.generateECDHEKey", "crypto/ecdh.(*PrivateKey).ECDH", since=20, until=25),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.kyberEncapsulate", role="server", since=23, until=23),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.kyberDecapsulate", role="client", since=23, until=23),
     *_all(Purpose.KEY_EXCHANGE, f"{_MLKEM}.(*EncapsulationKey768).encapsulate", role="server", since=24, until=25),
     *(
-        TracedFunction(f"{_TLS}.(*{exchange}).{role}SharedSecret", Purpose.KEY_EXCHANGE, role=role, since=since)
+        TracedFunction(f"{TLS}.(*{exchange}).{role}SharedSecret", Purpose.KEY_EXCHANGE, role=role, since=since)
         for exchange, since in (("hybridKeyExchange", 26), ("ecdhKeyExchange", 26), ("mlkem1024KeyExchange", 27))
         for role in ("server", "client")
     ),
     # Of TLS 1.2; the first contains the signature.
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", role="server"),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).processClientKeyExchange", role="server"),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).processServerKeyExchange", role="client"),
-    *_all(Purpose.KEY_EXCHANGE, f"{_TLS}.(*ecdheKeyAgreement).generateClientKeyExchange", role="client"),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", role="server"),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).processClientKeyExchange", role="server"),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).processServerKeyExchange", role="client"),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).generateClientKeyExchange", role="client"),
     # Certificates of the peer, and session tickets.
-    *_all(Purpose.CERTIFICATE, f"{_TLS}.(*Conn).processCertsFromClient", role="server"),
-    *_all(Purpose.CERTIFICATE, f"{_TLS}.(*Conn).verifyServerCertificate", role="client"),
-    *_all(Purpose.CERTIFICATE, f"{_TLS}.verifyHandshakeSignature"),
-    *_all(Purpose.TICKET, f"{_TLS}.(*Conn).decryptTicket", f"{_TLS}.(*Conn).encryptTicket", role="server", until=20),
-    *_all(Purpose.TICKET, f"{_TLS}.(*Config).decryptTicket", f"{_TLS}.(*Config).encryptTicket", role="server", since=21),
+    *_all(Purpose.CERTIFICATE, f"{TLS}.(*Conn).processCertsFromClient", role="server"),
+    *_all(Purpose.CERTIFICATE, f"{TLS}.(*Conn).verifyServerCertificate", role="client"),
+    *_all(Purpose.CERTIFICATE, f"{TLS}.verifyHandshakeSignature"),
+    *_all(Purpose.TICKET, f"{TLS}.(*Conn).decryptTicket", f"{TLS}.(*Conn).encryptTicket", role="server", until=20),
+    *_all(Purpose.TICKET, f"{TLS}.(*Config).decryptTicket", f"{TLS}.(*Config).encryptTicket", role="server", since=21),
     # What tells why, and whose time it was.
-    TracedFunction(f"{_TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
+    TracedFunction(f"{TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
     TracedFunction("internal/poll.runtime_pollWait", Purpose.WAIT, Shape.CALL, callee="runtime.netpollblock"),
     TracedFunction("runtime.netpollready", Purpose.WAKE, Shape.ENTRY),
     TracedFunction("runtime.gopanic", Purpose.PANIC, Shape.ENTRY, always=True),

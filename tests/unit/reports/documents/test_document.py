@@ -132,6 +132,7 @@ def test_whole_document() -> None:
             "events_dropped": 0,
             "folded_processes": 0,
             "late_processes": 0,
+            "left": 0,
         },
         "in_flight": 2,
         "notes": ["A note."],

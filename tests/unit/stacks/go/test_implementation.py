@@ -14,25 +14,27 @@ from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.implementations import tls_inside
 
 
-def implementations(made: GoProgram) -> tuple[tuple[str, str], ...]:
-    """What is recognised in the program."""
-    return tls_inside(Image("made", ElfSource.of(made.data(), "/srv/app"), ())).implementations
+def recognised(made: GoProgram) -> tuple[str, str]:
+    """What is recognised in the program, which has no other TLS."""
+    inside = tls_inside(Image("made", ElfSource.of(made.data(), "/srv/app"), ()))
+    assert inside.implementations == ()
+    return inside.traceable
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_by_its_handshake_with_the_version_of_go(layout: int, machine: str) -> None:
     for pie in (False, True):
-        assert implementations(program(layout, machine, pie=pie)) == (("Go crypto/tls", LAYOUTS[layout]),)
+        assert recognised(program(layout, machine, pie=pie)) == ("Go crypto/tls", LAYOUTS[layout])
 
 
 def test_a_name_alone_is_none() -> None:
     """As a debugger has it, or the linker in a type's table of methods."""
     made = replace(program(), functions=[leaf("main.main", "x86-64")], lines=(f"path\t{HANDSHAKE}",))
-    assert implementations(made) == ()
+    assert recognised(made) == ("", "")
 
 
 def test_where_the_functions_can_not_be_read_the_name_counts() -> None:
     made = program()
     for change in ({("pclntab", 0): b"\xfa"}, {("moduledata", 0): bytes(8)}, {("functab", 4): b"\xff" * 4}):
-        assert implementations(replace(made, changes=change)) == (("Go crypto/tls", "go1.26.8"),)
+        assert recognised(replace(made, changes=change)) == ("Go crypto/tls", "go1.26.8")

@@ -152,4 +152,4 @@ def test_functions_are_those_of_the_symbol_table() -> None:
 
 def test_it_is_recognised_as_a_program_with_tls(name: str) -> None:
     version = program(name).build_info.version
-    assert ("Go crypto/tls", version) in tls_inside(program(name).image).implementations
+    assert tls_inside(program(name).image).traceable == ("Go crypto/tls", version)

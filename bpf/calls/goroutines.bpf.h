@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From probe hits in Go functions to finished calls, paired by goroutine and by how far a frame is from the top of its stack.
+ *
+ * The runtime grows a stack by copying it elsewhere; a frame keeps its distance from the top. No return probe is ever set,
+ * which would end the program: the runtime knows no such return address. Calls that a panic leaves never reach an exit. They
+ * are seen to be gone once the goroutine, or a later one with the same g, makes a call no deeper than they were.
+ */
+#ifndef CALLS_GOROUTINES_BPF_H
+#define CALLS_GOROUTINES_BPF_H
+
+#include "calls/calls.bpf.h"
+#include "common/hits.bpf.h"
+#include "stacks/go.bpf.h"
+
+struct {
+	SSLL_MAP(goroutines);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SSLL_GOROUTINES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct ssll_goroutine_key);
+	__type(value, struct ssll_goroutine);
+} goroutines SEC(".maps");
+
+/* How many goroutines in the table are of the processes of a slot: so that one that fills it leaves room for others. */
+struct {
+	SSLL_MAP(goroutine_shares);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_PROCESS_SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} goroutine_shares SEC(".maps");
+
+enum {
+	GO_STACK_TOP = 8, /* in g: stack.hi */
+};
+
+static __always_inline struct ssll_goroutine_key goroutine_of(const struct pt_regs *ctx)
+{
+	struct ssll_goroutine_key key = {.goroutine = REGISTER(ctx, GOROUTINE), .tgid = this_process()};
+
+	return key;
+}
+
+/* How far the stack pointer is from the top of the goroutine's stack; 0 where that can't be read, or isn't one. */
+static __always_inline __u32 stack_depth(const struct pt_regs *ctx, const struct ssll_goroutine_key *key)
+{
+	__u64 top = 0;
+
+	if (bpf_probe_read_user(&top, sizeof(top), (void *)(key->goroutine + GO_STACK_TOP)))
+		return 0;
+	top -= REGISTER(ctx, STACK_POINTER);
+	return top >> 32 ? 0 : top;
+}
+
+static __always_inline __u64 *goroutine_share(__u32 tgid)
+{
+	__u32 number = process_slot(tgid);
+
+	return bpf_map_lookup_elem(&goroutine_shares, &number);
+}
+
+/* The goroutine's record, made where it has none; NULL where there is no room for it. */
+static __always_inline struct ssll_goroutine *add_goroutine(const struct ssll_goroutine_key *key)
+{
+	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, key);
+	struct ssll_goroutine none = {};
+	__u64 *share;
+
+	if (goroutine)
+		return goroutine;
+	share = goroutine_share(key->tgid);
+	if (!share || (__s64)*share >= SSLL_GOROUTINE_SHARE || bpf_map_update_elem(&goroutines, key, &none, BPF_NOEXIST))
+		return NULL;
+	count(share);
+	return bpf_map_lookup_elem(&goroutines, key);
+}
+
+static __always_inline void remove_goroutine(const struct ssll_goroutine_key *key)
+{
+	__u64 *share = goroutine_share(key->tgid);
+
+	if (!bpf_map_delete_elem(&goroutines, key) && share)
+		__sync_fetch_and_add(share, -1);
+}
+
+static __always_inline struct ssll_frame *frame_at(struct ssll_goroutine *goroutine, __u32 number)
+{
+	return &goroutine->frames[number & (SSLL_FRAMES - 1)];
+}
+
+/* Whether user space has stopped to count such a call since it began. */
+static __always_inline bool is_dropped(const struct ssll_frame *frame)
+{
+	return frame->tier < 3 && frame->began_ns < *(volatile __u64 *)&counters.dropped_ns[frame->tier];
+}
+
+/* Counts a call whose frame is gone. */
+static __always_inline void count_gone(const struct ssll_goroutine *goroutine, const struct ssll_frame *frame)
+{
+	if (is_dropped(frame))
+		return;
+	count(goroutine->left_ns >= frame->began_ns ? &counters.left : &counters.unmatched_entries);
+}
+
+/* Takes out the calls whose frames are gone: those of at least this depth. */
+static __always_inline void take_gone(struct ssll_goroutine *goroutine, __u64 depth)
+{
+	for (__u32 i = 0; i < SSLL_FRAMES && goroutine->count; i++) {
+		struct ssll_frame *top = frame_at(goroutine, goroutine->count - 1);
+
+		if (top->depth < depth)
+			return;
+		count_gone(goroutine, top);
+		goroutine->count--;
+	}
+}
+
+static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_start_key call = call_key(cookie, 0);
+	struct ssll_goroutine *goroutine;
+	struct ssll_frame *frame;
+	__u64 unused;
+
+	if (is_shut(cookie) || !leaves_call(ctx, cookie, &unused) ||
+	        !is_traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)))
+		return 0;
+	call.stack = stack_depth(ctx, &key);
+	if (!call.stack)
+		return 0;
+	goroutine = add_goroutine(&key);
+	if (goroutine)
+		take_gone(goroutine, call.stack);
+	if (!goroutine || goroutine->count >= SSLL_FRAMES) {
+		count(&counters.map_full);
+		return 0;
+	}
+	on_call_begin(ctx, &call);
+	frame = frame_at(goroutine, goroutine->count);
+	frame->connection = REGISTER(ctx, GO_FIRST_ARGUMENT);
+	frame->depth = call.stack;
+	frame->operation = call.operation;
+	frame->tier = tier_of(cookie);
+	frame->began_ns = bpf_ktime_get_ns();
+	goroutine->count++;
+	return 0;
+}
+
+/* Takes the call out that ends at this depth; false where none is known to have begun. */
+static __always_inline bool take_frame(
+        const struct ssll_goroutine_key *key, const struct ssll_start_key *call, struct ssll_frame *ended)
+{
+	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, key);
+	struct ssll_frame *top;
+	bool known;
+
+	if (!goroutine || !call->stack)
+		return false;
+	take_gone(goroutine, call->stack + 1);
+	if (!goroutine->count) {
+		remove_goroutine(key);
+		return false;
+	}
+	top = frame_at(goroutine, goroutine->count - 1);
+	if (top->depth != call->stack || top->operation != call->operation)
+		return false;
+	*ended = *top;
+	known = !is_dropped(top);
+	if (!--goroutine->count)
+		remove_goroutine(key);
+	return known;
+}
+
+static __always_inline bool is_go_on_wanted_side(__u64 connection, const struct ssll_library *library)
+{
+	bool server = false;
+
+	return config.role == SSLL_ANY || !read_go_server(connection, library, &server) || is_wanted_side(server);
+}
+
+static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ended_call call = {
+	        .key = call_key(cookie, 0),
+	        .verdict = success(),
+	        .ended_ns = bpf_ktime_get_ns(),
+	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
+	        .library = index,
+	        .returned = go_result(ctx, 0),
+	};
+	struct ssll_library *library;
+	struct ssll_frame frame;
+
+	if (!is_traced_in(key.tgid, index))
+		return 0;
+	call.key.stack = stack_depth(ctx, &key);
+	if (!take_frame(&key, &call.key, &frame)) {
+		count_unmatched_exit(cookie);
+		return 0;
+	}
+	library = bpf_map_lookup_elem(&libraries, &index);
+	if (!library || !is_go_on_wanted_side(frame.connection, library))
+		return 0;
+	if (go_result(ctx, go_error_word(call.convention)))
+		call.verdict = judge_go(ctx, call.convention);
+	call.duration_ns = call.ended_ns - frame.began_ns;
+	call.ssl = frame.connection;
+	return on_call_end(&call);
+}
+
+/* A panic, or runtime.Goexit, begins to leave the frames of its goroutine, unless it is recovered. */
+static __always_inline int on_go_leaving(const struct pt_regs *ctx)
+{
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, &key);
+
+	if (goroutine)
+		goroutine->left_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Go's crypto/tls: what its connections hold, and how the error that a call returns tells its outcome. */
+#ifndef STACKS_GO_BPF_H
+#define STACKS_GO_BPF_H
+
+#include <stdbool.h>
+
+#include "common/registers.bpf.h"
+#include "stacks/connection.bpf.h"
+
+/* A Go string, with which an *errors.errorString begins. */
+struct go_string {
+	__u64 text;
+	__u64 size;
+};
+
+/* The text of io.EOF, by which the Read of a connection tells that the peer has closed it. */
+enum {
+	GO_EOF_SIZE = 3,
+	GO_EOF = 'E' | 'O' << 8 | 'F' << 16,
+};
+
+/* The first word of an error, by its number among the results: reads and writes return a number of bytes before it. */
+static __always_inline __u32 go_error_word(__u32 convention)
+{
+	return convention == SSLL_SSL_IO;
+}
+
+static __always_inline bool is_go_eof(__u64 error)
+{
+	struct go_string string = {};
+	__u32 text = 0;
+
+	return error && !bpf_probe_read_user(&string, sizeof(string), (void *)error) && string.size == GO_EOF_SIZE &&
+	       !bpf_probe_read_user(&text, GO_EOF_SIZE, (void *)string.text) && text == GO_EOF;
+}
+
+/* How a call ended that returned an error. */
+static __always_inline struct verdict judge_go(const struct pt_regs *ctx, __u32 convention)
+{
+	if (convention == SSLL_SSL_IO && is_go_eof(go_result(ctx, go_error_word(convention) + 1)))
+		return closed(SSLL_REASON_ZERO_RETURN);
+	return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
+}
+
+/* Whether the connection is a server's, by its isClient; false where that can't be read. */
+static __always_inline bool read_go_server(__u64 connection, const struct ssll_library *library, bool *server)
+{
+	__u8 client = 0;
+
+	if (library->server < 0 || bpf_probe_read_user(&client, sizeof(client), (void *)(connection + library->server)))
+		return false;
+	*server = !client;
+	return true;
+}
+
+#endif

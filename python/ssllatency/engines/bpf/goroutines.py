@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running calls of Go functions: reads the kernel side's table of goroutines, and removes the records of processes that have
+ended. No program reads a record while another thread writes to it, but user space may: what it reads is checked."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from ssllatency import abi
+from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
+
+# A panic that is recovered within a call has it return soon; one that isn't leaves it for good.
+LEFT_AFTER_NS = 1_000_000_000
+
+
+class GoroutineShares(ctypes.Structure):
+    """How many goroutines in the table are of the processes of each slot."""
+
+    _fields_ = (("goroutines", ctypes.c_uint64 * SLOTS),)
+
+
+@dataclass(frozen=True)
+class RunningCount:
+    """`running` calls; `lost`: those that were found to have lost their process."""
+
+    running: int
+    lost: int
+
+
+class Goroutines:
+    """The goroutines with calls that run. `left` counts the calls that a panic has left, as count() found them: they stay in
+    the table until their goroutine, or a later one with the same g, makes another call."""
+
+    def __init__(self, loaded: Loadable) -> None:
+        self._table = loaded.map("goroutines", ctypes.sizeof(abi.GoroutineKey), ctypes.sizeof(abi.Goroutine))
+        self._shares = loaded.live_section("goroutine_shares", GoroutineShares)
+        self._left_for_good = 0  # in processes that have ended
+        self.left = 0
+
+    def count(self, alive: Callable[[int], bool]) -> RunningCount:
+        """How many calls run now; the records of processes that aren't alive are taken out."""
+        running = lost = left_now = 0
+        now_ns = time.monotonic_ns()
+        lives: dict[int, bool] = {}
+        for raw, pid, goroutine in self._records():
+            calls = _calls(goroutine)
+            lives[pid] = lives[pid] if pid in lives else alive(pid)
+            since_ns = now_ns - LEFT_AFTER_NS if lives[pid] else now_ns
+            left = sum(call.began_ns <= goroutine.left_ns <= since_ns for call in calls)
+            if lives[pid]:
+                left_now, running = left_now + left, running + len(calls) - left
+            elif self._table.delete(raw):
+                self._shares.goroutines[slot_of(pid)] -= 1
+                self._left_for_good, lost = self._left_for_good + left, lost + len(calls) - left
+        self.left = self._left_for_good + left_now
+        return RunningCount(running, lost)
+
+    def calls_of(self, operations: Collection[int], before_ns: int | None = None) -> int:
+        """How many calls of these operations run, of those that began before a moment."""
+        calls = (call for _, _, goroutine in self._records() for call in _calls(goroutine))
+        return sum(call.operation in operations and (before_ns is None or call.began_ns < before_ns) for call in calls)
+
+    def _records(self) -> Iterator[tuple[bytes, int, abi.Goroutine]]:
+        for raw, value in list(self._table.items()):
+            yield bytes(raw), abi.GoroutineKey.from_buffer_copy(raw).tgid, abi.Goroutine.from_buffer_copy(value)
+
+
+def _calls(goroutine: abi.Goroutine) -> list[abi.Frame]:
+    return list(goroutine.frames[: min(goroutine.count, abi.GoroutineTable.FRAMES)])

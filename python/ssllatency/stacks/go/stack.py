@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Go's crypto/tls as a stack.
+
+A Go program is recognised by its build information, and by the functions in its table of functions; symbols aren't needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ssllatency import abi
+from ssllatency.abi import Convention
+from ssllatency.errors import phrase
+from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, Stack
+from ssllatency.stacks.go.operations import CLIENT, LIBRARY, OPERATIONS, SERVER
+from ssllatency.stacks.go.traced_functions import FUNCTIONS, SERVER_HANDSHAKE, TLS, TracedFunction
+from ssllatency.stacks.names import Names
+
+if TYPE_CHECKING:
+    from ssllatency.code.machine import Emulation
+    from ssllatency.code.values import FieldPath
+    from ssllatency.elf.image import Function, Image
+    from ssllatency.stacks.go.plan import Planner
+    from ssllatency.stacks.go.program import Program
+    from ssllatency.stacks.operation import Operation
+
+_VERSION_AT = 32  # since Go 1.18 the version follows the header of the build information, its length before it
+_VERSION_INLINE = 2
+_LONGEST = 128
+_GO, _TLS = "Go", "Go crypto/tls"
+_TRACED: Mapping[str, TracedFunction] = {function.name: function for function in FUNCTIONS}
+
+
+def _version(piece: bytes, at: int) -> str | None:
+    header = piece[at : at + _VERSION_AT + 1]
+    if len(header) <= _VERSION_AT or not header[15] & _VERSION_INLINE:
+        return ""
+    length = header[_VERSION_AT]
+    text = piece[at + _VERSION_AT + 1 :][: min(length, _LONGEST)]
+    version = re.match(rb"go[\d.]+[a-z0-9]*", text)
+    return version[0].decode() if version else ""
+
+
+@lru_cache(maxsize=1)
+def _program(image: Image) -> Program:
+    """What is read of the image, which is asked for several times in a row."""
+    from ssllatency.stacks.go.program import Program
+
+    return Program(image)
+
+
+class GoSites:
+    """Finds the sites of operations in one program."""
+
+    def __init__(self, planner: Planner, machine: str) -> None:
+        self._planner, self._machine = planner, machine
+
+    def sites(self, operation: Operation) -> FunctionSites | None:
+        """Those of the function that the operation's only symbol names."""
+        from ssllatency.code.flow import Unplannable
+        from ssllatency.stacks.go.functions import FOUND
+        from ssllatency.stacks.go.sites import RESULTS
+
+        found = self._planner.plan(_TRACED[operation.symbols[0]])
+        if not found.address:
+            return None
+        if found.obstacle or found.entry is None:
+            raise Unplannable(found.obstacle)
+        return FunctionSites(
+            name=found.traced.name,
+            address=found.address,
+            size=found.size,
+            found=FOUND,
+            entry=found.entry.address,
+            not_taken=found.entry.not_taken,
+            exits=found.exits,
+            result=RESULTS[self._machine][operation.convention is Convention.SSL_IO] if found.exits else "",
+        )
+
+
+class NoTables:
+    """No tables of methods: the site planner finds all functions."""
+
+    def find(self, operation: Operation) -> Function | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
+        """No."""
+        return False
+
+    def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
+        """Unknown."""
+        return None
+
+
+class Go(Stack):
+    """Go's own TLS."""
+
+    name = "go"
+    title = "Go"
+    number = abi.Stack.GO
+    libraries = (Library(LIBRARY, (), called=True),)
+    operations = OPERATIONS
+    marks = {_GO: Mark(b"\xff Go buildinf:", _version), _TLS: Mark(f"{TLS}.(*Conn).".encode())}  # noqa: RUF012
+    texts = (marks[_TLS].text,)
+    states_version = True
+    codes = Codes(reading=0, writing=0, reasons={})
+    callees = ()
+    transport = ()
+    handshake_calls = HandshakeCalls(shakes=SERVER, beside=(CLIENT,))
+    inlines_handshake = False
+    offers = {}  # noqa: RUF012
+    convention = CallingConvention.GO
+    has_symbols = False
+
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        """With the version of Go."""
+        return (_TLS, versions[_GO]) if {_GO, _TLS} <= versions.keys() else None
+
+    def is_inside(self, image: Image) -> bool:
+        """Whether the program has crypto/tls' handshake; also where its table of functions can't be read: its name is there. A
+        debugger, say, has only the name."""
+        from ssllatency.elf.source import ElfError
+
+        try:
+            return bool(_program(image).functions.named(SERVER_HANDSHAKE))
+        except ElfError:
+            return True
+
+    def recognises(self, image: Image) -> bool:
+        """Whether its table of functions has crypto/tls' handshake."""
+        return bool(self.own_libraries(image))
+
+    def own_libraries(self, image: Image) -> tuple[str, ...]:
+        """crypto/tls, where it can be read."""
+        from ssllatency.elf.source import ElfError
+
+        try:
+            program = _program(image)
+            return (LIBRARY,) if program.build_info.version and program.functions.named(SERVER_HANDSHAKE) else ()
+        except ElfError:
+            return ()
+
+    def obstacle(self, image: Image) -> str:
+        """What is damaged, or unknown, in its tables."""
+        from ssllatency.elf.source import ElfError
+
+        try:
+            count = len(_program(image).functions)
+        except ElfError as error:
+            return phrase(error)
+        return "" if count else "its table of functions is empty"
+
+    def site_planner(self, image: Image, emulation: Emulation) -> GoSites:
+        """By the runtime's own tables."""
+        from ssllatency.stacks.go.plan import Planner
+
+        return GoSites(Planner(_program(image), emulation), image.machine)
+
+    def version(self, image: Image) -> str:
+        """Go's version."""
+        return f"{_TLS} {_program(image).build_info.version}"
+
+    def name_and_release(self, version: str) -> tuple[str, str]:
+        """As a mark shows them."""
+        return _TLS, version.rpartition(" ")[2]
+
+    def tables(self, image: Image) -> NoTables:  # noqa: ARG002
+        """None."""
+        return NoTables()
+
+    def tails(self, image: Image) -> NoTables:  # noqa: ARG002
+        """None."""
+        return NoTables()
+
+    def bio(self, image: Image) -> dict[str, int | None]:  # noqa: ARG002
+        """A connection reads from an interface instead."""
+        return {}
+
+    def connection(self, image: Image) -> dict[str, int]:
+        """Which byte tells clients, from the type of connections."""
+        from ssllatency.elf.source import ElfError
+
+        try:
+            types = _program(image).types
+            conn = types.find(TLS, "Conn")
+            fields = types.fields(conn) if conn is not None else {}
+        except ElfError:
+            return {}
+        return {"client": fields["isClient"].offset} if "isClient" in fields else {}
+
+    def labels(self, image: Image) -> dict[str, FieldPath]:  # noqa: ARG002
+        """None yet."""
+        return {}
+
+    def names(self, image: Image) -> Names:  # noqa: ARG002
+        """None yet."""
+        return Names()
