@@ -9,12 +9,12 @@ import pytest
 from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.code.bodies import Bodies
+from ssllatency.code.pointer_calls import calls_in, calls_through
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Image
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
-from ssllatency.stacks.openssl.handshake.pointer_calls import calls_in, calls_through
 
 Assemble = Callable[[str], Assembled]
 

@@ -11,6 +11,7 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.calls import calls_of, calls_to
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Machine
+from ssllatency.code.pointer_calls import calls_in, calls_through
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.stacks.handshake_code import HandshakeCode
 from ssllatency.stacks.openssl.handshake import hidden
@@ -19,7 +20,6 @@ from ssllatency.stacks.openssl.handshake.errors import OWN_ERRORS
 from ssllatency.stacks.openssl.handshake.hidden import Hidden
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode, static_code
 from ssllatency.stacks.openssl.handshake.phases import CACHE, OPENS_TICKET, TICKET
-from ssllatency.stacks.openssl.handshake.pointer_calls import calls_in, calls_through
 from ssllatency.stacks.openssl.handshake.record_calls import record_calls
 from ssllatency.stacks.openssl.tables.methods import ssl_methods
 from ssllatency.stacks.phases import Callee, CallSite, ErrorFunction, ErrorKind, MissingPart, Phase, Transport

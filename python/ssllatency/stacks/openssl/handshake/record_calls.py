@@ -14,10 +14,10 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.calls import calls_to
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Flow, Machine
+from ssllatency.code.pointer_calls import calls_through
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
-from ssllatency.stacks.openssl.handshake.pointer_calls import calls_through
 from ssllatency.stacks.openssl.tables.tails import handshake_slots
 from ssllatency.stacks.phases import Callee, Transport
 

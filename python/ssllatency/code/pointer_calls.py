@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls through a pointer that lies in a structure behind another one: `connection->structure->callback(…)`.
+"""Calls through a pointer that lies in a structure: `connection->callback(…)`, or `connection->structure->callback(…)`.
 
-Where the offsets of both pointers are known, the code shows the calls: the called register is loaded from the one offset, past
-a base that is loaded from the other, on every way to the call. Meanwhile it may have been in other registers and on the stack.
+Where the offsets of the pointers are known, the code shows the calls: the called register is loaded from the last offset, past
+a base that is loaded from the one before it, on every way to the call. Meanwhile it may have been in other registers and on the
+stack.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Graph, Unplannable
 from ssllatency.code.machine import Flow, Instruction, Machine
 from ssllatency.elf.image import Image, Range
-from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
 
 if TYPE_CHECKING:
     from ssllatency.code.aarch64.instructions import Aarch64Instruction
@@ -48,40 +48,73 @@ class _Store:
     size: int
 
 
-def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> list[int]:
+class Part(Protocol):
+    """A part of an image's code."""
+
+    @property
+    def within(self) -> Range | None:
+        """The range that it lies in; None: anywhere."""
+
+    def holds(self, start: int) -> bool:
+        """Whether the function that begins at `start` is in it."""
+
+
+def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], part: Part) -> list[int]:
     """The addresses of the calls through the second offset of `path`, in the structure that the pointer at the first leads to.
 
-    A function of `libssl` that has one such call may have others through the same field of another structure of the kind: they
+    A function of `part` that has one such call may have others through the same field of another structure of the kind: they
     count as well.
     """
-    return calls_in(bodies, sorted(_functions(image, machine, bodies, path, libssl)), path)
+    starts = _functions(image, machine, bodies, path[1], part, lambda start: _may_load(image, start, path[0]))
+    return calls_in(bodies, sorted(starts), path)
+
+
+def calls_through_field(image: Image, machine: Machine, bodies: Bodies, offset: int, part: Part) -> list[int]:
+    """The addresses of the calls through the pointer at `offset` of any structure. An offset that many structures have says
+    little: it should be large."""
+    starts = sorted(_functions(image, machine, bodies, offset, part))
+    return [call for start in starts for call in _calls_by_field(bodies, start, (offset,))]
+
+
+def _calls_by_field(bodies: Bodies, start: int, fields: Collection[int]) -> dict[int, list[_Load]]:
+    """The calls through these fields in the function that begins at `start`, each with its loads."""
+    try:
+        graph = bodies.graph(start)
+    except Unplannable:
+        return {}
+    calls = sorted(graph.nodes.items())
+    return {call: loads for call, instruction in calls if (loads := _through(graph, instruction, fields))}
 
 
 def calls_in(bodies: Bodies, starts: Iterable[int], path: tuple[int, ...]) -> list[int]:
     """The same in the functions that begin at `starts`; a call may be through any of the offsets after the first."""
     pointer, fields = path[0], path[1:]
-    sites = []
+    sites: list[int] = []
     for start in starts:
-        try:
-            graph = bodies.graph(start)
-        except Unplannable:
-            continue
-        calls = {call: loads for call, instruction in graph.nodes.items() if (loads := _through(graph, instruction, fields))}
-        if any(_leads(graph, load, pointer) for loads in calls.values() for load in loads):
-            sites += sorted(calls)
+        calls = _calls_by_field(bodies, start, fields)
+        if any(_leads(bodies.graph(start), load, pointer) for loads in calls.values() for load in loads):
+            sites += calls
     return sites
 
 
-def _functions(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> set[int]:
-    """Functions in which a possible load from the second offset is followed by a call of the loaded pointer."""
+def _functions(
+    image: Image,
+    machine: Machine,
+    bodies: Bodies,
+    offset: int,
+    part: Part,
+    may_be: Callable[[int], bool] = lambda start: True,  # noqa: ARG005
+) -> set[int]:
+    """Functions, of those that `may_be` takes, in which a possible load from `offset` is followed by a call of the loaded
+    pointer."""
     scan = _x86_loads if image.machine == "x86-64" else _aarch64_loads
     code = Code(image, machine)
     starts: set[int] = set()
-    for place, _ in zip(scan(image, path[1], libssl.within), range(_MAX_CANDIDATES), strict=False):
+    for place, _ in zip(scan(image, offset, part.within), range(_MAX_CANDIDATES), strict=False):
         start = bodies.function(place)
-        if start is None or start in starts or not libssl.holds(start) or not _may_load(image, start, path[0]):
+        if start is None or start in starts or not part.holds(start) or not may_be(start):
             continue
-        if _called_soon(machine.decode(code.read(place, _NEAR), place), path[1]):
+        if _called_soon(machine.decode(code.read(place, _NEAR), place), offset):
             starts.add(start)
     return starts
 
