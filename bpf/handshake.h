@@ -168,6 +168,7 @@ enum ssll_error {
 	SSLL_ERROR_REASON_BITS = 24,
 	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
 	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
+	SSLL_ERROR_LIBRARY_GNUTLS = 1, /* it has no numbers of libraries */
 };
 
 enum ssll_flag {

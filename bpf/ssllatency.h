@@ -310,6 +310,7 @@ enum ssll_stack {
 	SSLL_STACK_OPENSSL,
 	SSLL_STACK_BORINGSSL,
 	SSLL_STACK_GO,
+	SSLL_STACK_GNUTLS,
 };
 
 /* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_library. */
@@ -334,7 +335,10 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_HELLO_RETRY = 17,
 	SSLL_PLACE_OF_MAX_VERSION = 18, /* that this side allows, 0 any; */
 	SSLL_PLACE_OF_OPTIONS = 19,     /* which may forbid more */
-	SSLL_PLACES = 20,
+	SSLL_PLACE_OF_ALERT = 20,       /* the last one that was received, of GnuTLS */
+	SSLL_PLACE_OF_GROUP = 21,       /* where one place has it, of any version */
+	SSLL_PLACE_OF_DESCRIPTOR = 22, /* that the library itself reads from; a number that is too large for one is a pointer */
+	SSLL_PLACES = 23,
 };
 
 /* The most steps from an SSL to a value. */

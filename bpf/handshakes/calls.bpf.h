@@ -15,7 +15,7 @@ static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const 
 	__u64 in_init = 0, reached = 0;
 	__u32 state = 0;
 
-	if (!library->paths[SSLL_PLACE_OF_IN_INIT].length)
+	if (!library->paths[SSLL_PLACE_OF_IN_INIT].length || begins_within_call(library))
 		return convention == SSLL_SSL_HANDSHAKE;
 	if (!read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
 		return false;
@@ -27,8 +27,11 @@ static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const 
 /* What an SSL waits for is set by its first call: whoever has waited before was under way before it was looked at. */
 static __always_inline bool is_under_way(__u64 ssl, const struct ssll_library *library)
 {
+	__u64 in_init = 0;
 	__u32 rwstate = 0;
 
+	if (begins_within_call(library))
+		return read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) && in_init;
 	return read_rwstate(ssl, library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 

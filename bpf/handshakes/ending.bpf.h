@@ -227,6 +227,7 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		keep_endpoint(ssl, library, server);
 		return 0;
 	}
+	keep_returned_error(handshake, ssl, (__s32)value, library);
 	finish_handshake(handshake, ssl, verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,
 	        verdict.end, server, true, now);
 	return 0;

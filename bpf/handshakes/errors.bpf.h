@@ -51,6 +51,18 @@ static __always_inline void keep_error(struct ssll_handshake *handshake, __u32 l
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
 }
 
+/* The error that the call which came back has returned, in a library whose calls do. */
+static __always_inline void keep_returned_error(
+        struct ssll_handshake *handshake, __u64 ssl, __s32 returned, const struct ssll_library *library)
+{
+	__u64 alert = 0;
+
+	if (library->stack != SSLL_STACK_GNUTLS)
+		return;
+	read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert);
+	keep_error(handshake, SSLL_ERROR_LIBRARY_GNUTLS, gnutls_error(returned, alert));
+}
+
 static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie)
 {
 	struct ssll_handshake *handshake = current_handshake();

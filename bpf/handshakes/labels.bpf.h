@@ -11,16 +11,6 @@ enum {
 	OPENSSL_OP_NO_TLS1_3 = 0x20000000,
 };
 
-/* A code point of TLS, which has 16 bits wherever the library keeps it. */
-static __always_inline bool read_code_point(
-        __u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
-{
-	if (!read_place(ssl, library, place, value))
-		return false;
-	*value = (__u16)*value;
-	return true;
-}
-
 static __always_inline bool read_flag(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
 {
 	if (!read_place(ssl, library, place, value))
@@ -33,8 +23,11 @@ static __always_inline bool read_flag(__u64 ssl, const struct ssll_library *libr
 static __always_inline bool read_group(
         __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *group)
 {
+	bool old_session = labels->values[SSLL_LABEL_RESUMED] && labels->values[SSLL_LABEL_VERSION] != OPENSSL_TLS1_3;
 	__u64 agreed = 0;
 
+	if (library->paths[SSLL_PLACE_OF_GROUP].length)
+		return !old_session && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP, group);
 	if (!read_place(ssl, library, SSLL_PLACE_OF_DID_KEX, &agreed))
 		return false;
 	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3)
@@ -60,21 +53,31 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 	return true;
 }
 
+/* Whether the session was resumed. GnuTLS says it of a server in one place, and of a client by comparing sessions. */
+static __always_inline bool read_resumed(__u64 ssl, const struct ssll_library *library, __u64 *value)
+{
+	bool server = true;
+
+	if (library->stack == SSLL_STACK_GNUTLS && !(read_server(ssl, library, &server) && server))
+		return false;
+	return read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
+}
+
 /* One label's value; false where it isn't known. `labels` has those that come before it. */
 static __always_inline bool read_label(
         __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, enum ssll_label label, __u64 *value)
 {
 	switch (label) {
 	case SSLL_LABEL_VERSION:
-		return read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value);
+		return read_version(ssl, library, value);
 	case SSLL_LABEL_CIPHER:
-		return read_place(ssl, library, SSLL_PLACE_OF_CIPHER, value);
+		return read_cipher(ssl, library, value);
 	case SSLL_LABEL_RESUMED:
-		return read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
+		return read_resumed(ssl, library, value);
 	case SSLL_LABEL_GROUP:
 		return read_group(ssl, library, labels, value);
 	case SSLL_LABEL_SIGNATURE:
-		return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value);
+		return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value) && *value;
 	case SSLL_LABEL_CLIENT_CERTIFICATE:
 		return read_client_certificate(ssl, library, value);
 	default:

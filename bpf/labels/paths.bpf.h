@@ -8,6 +8,7 @@
 
 #include "handshake.h"
 #include "common/maps.bpf.h"
+#include "stacks/gnutls.bpf.h"
 
 enum {
 	OPENSSL_TLS1_3 = 0x0304,
@@ -50,6 +51,34 @@ __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
 static __always_inline bool read_place(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
 {
 	return read_path(ssl, &library->paths[place], value);
+}
+
+/* A code point of TLS, which has 16 bits wherever the library keeps it. */
+static __always_inline bool read_code_point(
+        __u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
+{
+	if (!read_place(ssl, library, place, value))
+		return false;
+	*value = (__u16)*value;
+	return true;
+}
+
+static __always_inline bool read_version(__u64 ssl, const struct ssll_library *library, __u64 *value)
+{
+	if (!read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value))
+		return false;
+	if (library->stack == SSLL_STACK_GNUTLS)
+		*value = gnutls_version(*value);
+	return *value != 0;
+}
+
+static __always_inline bool read_cipher(__u64 ssl, const struct ssll_library *library, __u64 *value)
+{
+	if (!read_place(ssl, library, SSLL_PLACE_OF_CIPHER, value))
+		return false;
+	if (library->stack == SSLL_STACK_GNUTLS)
+		*value = gnutls_cipher(*value);
+	return true;
 }
 
 static __always_inline bool is_known(const struct ssll_labels *labels, enum ssll_label label)

@@ -12,6 +12,7 @@
 
 enum {
 	OPENSSL_BIO_TYPE_SOCKET = 0x505,
+	MOST_DESCRIPTORS = 1 << 20,
 };
 
 const volatile struct ssll_who_config who_config SEC(".rodata.who_config") = {};
@@ -71,11 +72,16 @@ static __always_inline void read_protocol(__u64 ssl, const struct ssll_library *
 		set_label(labels, SSLL_LABEL_ALPN, 0);
 }
 
-/* The descriptor that the library reads from; false for a BIO that isn't OpenSSL's own for sockets. */
+/* The descriptor that the library reads from; false for a BIO that isn't OpenSSL's own for sockets, or a transport of the
+ * application's. */
 static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_library *library, __u32 *descriptor)
 {
 	__u64 type = 0, number = 0;
 
+	if (read_place(ssl, library, SSLL_PLACE_OF_DESCRIPTOR, &number)) {
+		*descriptor = number;
+		return number < MOST_DESCRIPTORS;
+	}
 	if (!read_place(ssl, library, SSLL_PLACE_OF_BIO_TYPE, &type) || type != OPENSSL_BIO_TYPE_SOCKET ||
 	        !read_place(ssl, library, SSLL_PLACE_OF_BIO_DESCRIPTOR, &number))
 		return false;
@@ -158,9 +164,9 @@ static __always_inline void read_bases(__u64 ssl, const struct ssll_library *lib
 {
 	__u64 value = 0;
 
-	if (read_place(ssl, library, SSLL_PLACE_OF_VERSION, &value))
-		set_label(labels, SSLL_LABEL_VERSION, (__u16)value);
-	if (read_place(ssl, library, SSLL_PLACE_OF_CIPHER, &value))
+	if (read_version(ssl, library, &value))
+		set_label(labels, SSLL_LABEL_VERSION, value);
+	if (read_cipher(ssl, library, &value))
 		set_label(labels, SSLL_LABEL_CIPHER, value);
 	if (read_place(ssl, library, SSLL_PLACE_OF_RESUMED, &value))
 		set_label(labels, SSLL_LABEL_RESUMED, value != 0);

@@ -5,6 +5,7 @@
 
 #include "handshake.h"
 #include "stacks/boringssl.bpf.h"
+#include "stacks/gnutls.bpf.h"
 #include "stacks/openssl.bpf.h"
 
 /* How a call ended that didn't succeed. */
@@ -12,6 +13,8 @@ static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const
 {
 	__u32 rwstate = 0;
 
+	if (ssl && library->stack == SSLL_STACK_GNUTLS)
+		return judge_gnutls(ssl, returned, library);
 	if (!ssl || !is_connection(ssl, library) || !read_rwstate(ssl, library, &rwstate))
 		return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 	switch (library->stack) {
@@ -43,13 +46,25 @@ static __always_inline bool is_job_paused(__u64 ssl, const struct ssll_library *
 /* Whether each further call fails where a handshake has failed, so that it begins no other. */
 static __always_inline bool keeps_failing(const struct ssll_library *library)
 {
-	return library->stack == SSLL_STACK_BORINGSSL;
+	return library->stack != SSLL_STACK_OPENSSL;
 }
 
-/* The number of the library in libssl's own error codes. */
+/* Whether a handshake is only seen to be under way from within its first call on. */
+static __always_inline bool begins_within_call(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_GNUTLS;
+}
+
+/* The number of the library in its own error codes. */
 static __always_inline __u32 own_error_library(const struct ssll_library *library)
 {
-	return library->stack == SSLL_STACK_BORINGSSL ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL;
+	switch (library->stack) {
+	case SSLL_STACK_BORINGSSL:
+		return SSLL_ERROR_LIBRARY_BORINGSSL;
+	case SSLL_STACK_GNUTLS:
+		return SSLL_ERROR_LIBRARY_GNUTLS;
+	}
+	return SSLL_ERROR_LIBRARY_SSL;
 }
 
 #endif

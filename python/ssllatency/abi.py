@@ -77,6 +77,7 @@ class Error(IntEnum):
     REASON_BITS = 24
     LIBRARY_SSL = 20
     LIBRARY_BORINGSSL = 16
+    LIBRARY_GNUTLS = 1
 
 
 class ErrorCookie(IntEnum):
@@ -291,7 +292,10 @@ class PlaceOf(IntEnum):
     HELLO_RETRY = 17
     MAX_VERSION = 18
     OPTIONS = 19
-    PLACES = 20
+    ALERT = 20
+    GROUP = 21
+    DESCRIPTOR = 22
+    PLACES = 23
 
 
 class ProcessSlot(IntEnum):
@@ -367,6 +371,7 @@ class Stack(IntEnum):
     OPENSSL = 0
     BORINGSSL = 1
     GO = 2
+    GNUTLS = 3
 
 
 class State(IntEnum):
@@ -894,11 +899,11 @@ class Library(ctypes.Structure):
         ("server_bits", ctypes.c_int32),
         ("companion", ctypes.c_int32),
         ("attached", ctypes.c_int32),
-        ("paths", Path * 20),
+        ("paths", Path * 23),
     )
 
 
-assert ctypes.sizeof(Library) == 456
+assert ctypes.sizeof(Library) == 516
 
 
 class MixKey(ctypes.Structure):
@@ -1096,7 +1101,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 456, 256, 0),
+    "libraries": MapShape(2, 4, 516, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

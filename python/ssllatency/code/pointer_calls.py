@@ -103,18 +103,18 @@ def _functions(
     bodies: Bodies,
     offset: int,
     part: Part,
-    may_be: Callable[[int], bool] = lambda start: True,  # noqa: ARG005
+    may_be: Callable[[int], bool] | None = None,
 ) -> set[int]:
-    """Functions, of those that `may_be` takes, in which a possible load from `offset` is followed by a call of the loaded
-    pointer."""
+    """Functions in which there may be a load from `offset`; with `may_be` those of them that it takes, in which a call of the
+    loaded pointer soon follows."""
     scan = _x86_loads if image.machine == "x86-64" else _aarch64_loads
     code = Code(image, machine)
     starts: set[int] = set()
     for place, _ in zip(scan(image, offset, part.within), range(_MAX_CANDIDATES), strict=False):
         start = bodies.function(place)
-        if start is None or start in starts or not part.holds(start) or not may_be(start):
+        if start is None or start in starts or not part.holds(start):
             continue
-        if _called_soon(machine.decode(code.read(place, _NEAR), place), offset):
+        if may_be is None or (may_be(start) and _called_soon(machine.decode(code.read(place, _NEAR), place), offset)):
             starts.add(start)
     return starts
 

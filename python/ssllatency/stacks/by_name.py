@@ -25,7 +25,6 @@ class ByName(Implementation):
 
 
 BY_NAME = (
-    ByName("GnuTLS", "libgnutls.so*"),
     ByName("NSS", "libssl3.so"),  # OpenSSL's is called libssl.so.3
     ByName("Mbed TLS", "libmbedtls.so*"),
     ByName("wolfSSL", "libwolfssl.so*"),

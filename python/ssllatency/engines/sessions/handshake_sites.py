@@ -217,6 +217,6 @@ def places_of(plan: HandshakePlan, offsets: SslOffsets) -> frozenset[Label]:
         labels.add(Label.SNI)
     if "alpn_length" not in names:
         labels.discard(Label.ALPN)
-    if None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
+    if "descriptor" in names or None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
         labels |= {Label.PORT, Label.PEER}
     return frozenset(labels | {Label.ROLE, Label.PROCESS})

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.system_calls import Answer, Instruction, CallRule, limit_to, program
+from ssllatency.system_calls import Answer, CallRule, Instruction, limit_to, program
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a session of GnuTLS keeps its state and its labels, read out of the library's own accessors; numbers that no accessor
+shows, out of the tables to which its session points. What the code doesn't show, or shows with room for doubt, is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ssllatency.code.evaluate import followed_in
+from ssllatency.code.evaluation import Evaluation
+from ssllatency.code.values import Case, Field, FieldPath, Place
+from ssllatency.elf.image import Image
+from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
+
+_SESSION = Place("argument", 0)
+_ENTITY = (0,)  # GNUTLS_SERVER (1) or GNUTLS_CLIENT (2), of gnutls/gnutls.h
+_SERVER = 1
+_MAX_OFFSET = 1 << 16
+_MAX_ENTRY = 96
+# Cipher suites by the two bytes that name them in TLS, and groups by their numbers: GnuTLS' own, and TLS'.
+_SUITES = {
+    b"TLS_AES_128_GCM_SHA256": b"\x13\x01",
+    b"TLS_CHACHA20_POLY1305_SHA256": b"\x13\x03",
+    b"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": b"\xc0\x2f",
+}
+_GROUPS = {b"SECP256R1": (2, 23), b"SECP384R1": (3, 24), b"X25519": (6, 29)}
+_SETTERS = tuple(f"gnutls_transport_set_{name}_function" for name in ("pull", "push", "vec_push"))
+_MOST_SUITES = 1024
+_TLS = 0x03000000  # in the identifiers of ciphers, above TLS' number
+
+
+def connection_offsets(image: Image) -> dict[str, int]:
+    """Byte offsets by the names of SslOffsets: "server", of which the bits "server_bits" count, and "rwstate", whose lowest
+    byte says what an interrupted call waited for: 0 to read, 1 to write. Empty for an image that isn't GnuTLS."""
+    resumed, direction = _follow(image, "gnutls_session_is_resumed"), _returned(image, "gnutls_record_get_direction", 1)
+    entity = {"server": _ENTITY[0], "server_bits": _SERVER} if resumed and Field(_ENTITY, 4) in resumed.fields else {}
+    return {**entity, **({"rwstate": direction.path[0]} if direction and direction.size == 1 else {})}
+
+
+def label_paths(image: Image) -> dict[str, FieldPath]:
+    """The paths by the label's name; a label whose path is uncertain is absent.
+
+    "version" is GnuTLS' own number, "cipher" the two bytes of TLS, in their order, "group" TLS' number,
+    "signature" GnuTLS' number of the algorithm that the server signs with; "resumed" counts in a server. "in_init" isn't 0 from
+    within the first call of a handshake until it has succeeded. "alert" is the last one that was received, "descriptor" the
+    transport: a descriptor, or an application's own pointer.
+    """
+    paths = {
+        "version": _label(_returned(image, "gnutls_protocol_get_version", 2), 4),
+        "cipher": _of_suite(image),
+        "group": _of_group(image),
+        "signature": _label(_returned(image, "gnutls_sign_algorithm_get", 1), 4),
+        "resumed": _label(_returned_of_server(image, "gnutls_session_is_resumed"), 1),
+        "in_init": _label(_under_way(image), 1),
+        "alert": _label(_returned(image, "gnutls_alert_get", 1), 4),
+        "descriptor": _label(_returned(image, "gnutls_transport_get_ptr", 1), 8),
+    }
+    return {name: path for name, path in paths.items() if path}
+
+
+def suites(image: Image) -> dict[int, str]:
+    """The names of cipher suites by their 32-bit identifiers, 0x0300 and TLS' number."""
+    name = _returned(image, "gnutls_ciphersuite_get", 2)
+    number = _suite_number(image, name.path[1]) if name else None
+    if name is None or number is None:
+        return {}
+    anchors = sorted(start for text in _SUITES for start in _starts(image, text, name.path[1]))
+    stride = _stride(image, anchors, name.path[1], number)
+    named = (_suite(image, start, name.path[1], number) for start in _around(image, anchors, stride, name.path[1], number))
+    return dict(suite for suite in named if suite)
+
+
+def transport_pointers(image: Image) -> Mapping[str, int]:
+    """The offsets in a session of the functions that read from and write to the peer, by the function that sets each."""
+    function = Place("function", 0)
+    offsets = {}
+    for setter in _SETTERS:
+        stores = followed.stores if (followed := _follow(image, setter, rsi=function)) else []
+        places = {place.offset for place, value in stores if value == function and place.base == _SESSION.base}
+        if len(places) == 1 and 0 < (offset := places.pop()) < _MAX_OFFSET:
+            offsets[setter] = offset
+    return offsets
+
+
+def _follow(
+    image: Image, name: str, fields: Mapping[tuple[int, ...], int] | None = None, **arguments: Place
+) -> Evaluation | None:
+    function = image.function(name)
+    return followed_in(image, function.address, Case({"rdi": _SESSION, **arguments}, fields or {})) if function else None
+
+
+def _returned(image: Image, name: str, depth: int, size: int = 0) -> Field | None:
+    """The one field that the accessor returns."""
+    return _only(_follow(image, name), depth, size)
+
+
+def _returned_of_server(image: Image, name: str) -> Field | None:
+    return _only(_follow(image, name, {_ENTITY: _SERVER}), 1, 1)
+
+
+def _only(evaluation: Evaluation | None, depth: int, size: int) -> Field | None:
+    """The one field that is returned, among numbers of errors, if it is of this depth and size (0: any)."""
+    results = evaluation.results if evaluation else []
+    fields = {value for value in results if isinstance(value, Field)}
+    if len(fields) != 1 or not all(isinstance(value, Field | int) for value in results):
+        return None
+    field = fields.pop()
+    small = all(0 <= offset < _MAX_OFFSET for offset in field.path)
+    return field if len(field.path) == depth and small and size in (0, field.size) else None
+
+
+def _label(field: Field | None, size: int) -> FieldPath | None:
+    return FieldPath(field.path, size) if field and field.size == size else None
+
+
+def _under_way(image: Image) -> Field | None:
+    """The flag at which gnutls_ciphersuite_get looks: while it is set, the suite isn't settled."""
+    evaluation = _follow(image, "gnutls_ciphersuite_get")
+    flags = {field for field in evaluation.fields if len(field.path) == 1 and field.size == 1} if evaluation else set()
+    return flags.pop() if len(flags) == 1 else None
+
+
+def _of_suite(image: Image) -> FieldPath | None:
+    name = _returned(image, "gnutls_ciphersuite_get", 2)
+    number = _suite_number(image, name.path[1]) if name else None
+    return FieldPath((name.path[0], number), 2) if name and number is not None else None
+
+
+def _suite_number(image: Image, name: int) -> int | None:
+    """Where an entry of the table of cipher suites has TLS' number, one whose name lies at `name`."""
+    return _common(
+        {
+            offset
+            for start in _starts(image, text, name)
+            for offset in range(0, _MAX_ENTRY, 2)
+            if image.constant(start + offset, 2) == int.from_bytes(number, "little")
+        }
+        for text, number in _SUITES.items()
+    )
+
+
+def _of_group(image: Image) -> FieldPath | None:
+    own = _returned(image, "gnutls_group_get", 2)
+    if own is None:
+        return None
+    number = _common(
+        {
+            offset
+            for place in pointers_to_text(image, text)
+            for start in range(place, place - _MAX_ENTRY, -8)
+            if image.constant(start + own.path[1], 4) == numbers[0]
+            for offset in range(0, _MAX_ENTRY, 2)
+            if offset != own.path[1] and image.constant(start + offset, 2) == numbers[1]
+        }
+        for text, numbers in _GROUPS.items()
+    )
+    return FieldPath((own.path[0], number), 2) if number is not None else None
+
+
+def _common(offsets: Iterable[set[int]]) -> int | None:
+    """The one offset that is in all sets."""
+    common = set.intersection(*offsets)
+    return common.pop() if len(common) == 1 else None
+
+
+def _starts(image: Image, text: bytes, name: int) -> Iterator[int]:
+    """Where entries begin that point to this text at `name`."""
+    return (place - name for place in pointers_to_text(image, text))
+
+
+def _stride(image: Image, anchors: list[int], name: int, number: int) -> int:
+    """How long an entry of the table is."""
+    strides = (
+        stride for start in anchors for stride in range(16, _MAX_ENTRY, 8) if _suite(image, start + stride, name, number)
+    )
+    return next(strides, 0)
+
+
+def _around(image: Image, anchors: list[int], stride: int, name: int, number: int) -> Iterator[int]:
+    """The entries of the table that these are in."""
+    for start in anchors[:1] if stride else ():
+        for step in (stride, -stride):
+            for address in range(start, start + step * _MOST_SUITES, step):
+                if _suite(image, address, name, number) is None:
+                    break
+                yield address
+
+
+def _suite(image: Image, start: int, name: int, number: int) -> tuple[int, str] | None:
+    code, text = image.constant(start + number, 2), text_at(image, start + name)
+    if code is None or not text.startswith(("TLS_", "SSL_")):
+        return None
+    return _TLS | int.from_bytes(code.to_bytes(2, "little"), "big"), text
