@@ -24,7 +24,7 @@ _SUITES = {
     b"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": b"\xc0\x2f",
 }
 _GROUPS = {b"SECP256R1": (2, 23), b"SECP384R1": (3, 24), b"X25519": (6, 29)}
-_SETTERS = tuple(f"gnutls_transport_set_{name}_function" for name in ("pull", "push", "vec_push"))
+_SETTERS = tuple(f"gnutls_transport_set_{name}_function" for name in ("pull", "pull_timeout", "push", "vec_push"))
 _MOST_SUITES = 1024
 _TLS = 0x03000000  # in the identifiers of ciphers, above TLS' number
 
@@ -71,7 +71,7 @@ def suites(image: Image) -> dict[int, str]:
 
 
 def transport_pointers(image: Image) -> Mapping[str, int]:
-    """The offsets in a session of the functions that read from and write to the peer, by the function that sets each."""
+    """The offsets in a session of the functions that read from, wait for and write to the peer, by the function that sets each."""
     function = Place("function", 0)
     offsets = {}
     for setter in _SETTERS:

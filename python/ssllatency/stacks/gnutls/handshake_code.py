@@ -16,6 +16,7 @@ from ssllatency.stacks.phases import Callee, CallSite, MissingPart, Transport
 
 _PHASES = {
     "gnutls_transport_set_pull_function": Transport.WAIT_PEER,
+    "gnutls_transport_set_pull_timeout_function": Transport.WAIT_PEER,
     "gnutls_transport_set_push_function": Transport.WAIT_WINDOW,
     "gnutls_transport_set_vec_push_function": Transport.WAIT_WINDOW,
 }

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GnuTLS' own server: every call and handshake, what it was like, and why those failed that the server says did."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3
+from tests.live.clients.slow import PAUSE_S, slow
+from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of
+from tests.live.commands.trace import Trace, count, counts
+from tests.live.servers.gnutls_serv import GnuTlsServ, gnutls_serv
+from tests.live.servers.nginx import make_certificate
+
+pytestmark = pytest.mark.usefixtures("tracing")
+TIMES = 12
+# GnuTLS' sentences, as its server writes them, and the reasons that we give; "" where the connection ended without an error.
+SENTENCES = {
+    "Decryption has failed.": "decryption failed",
+    "An unexpected TLS packet was received.": "unexpected packet",
+    "No supported cipher suites have been found.": "no cipher suites",
+    "A TLS fatal alert has been received.": "alert received",
+    "Error decoding the received TLS packet.": "unexpected packet length",
+    "The TLS connection was non-properly terminated.": "",
+    "Error in the pull function.": "",
+}
+
+
+@pytest.fixture(scope="module", params=["rsa", "ecdsa"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GnuTlsServ]:
+    """A running server with a key of this kind."""
+    with gnutls_serv(make_certificate(request.param, tmp_path_factory.mktemp("certificates"))) as running:
+        yield running
+
+
+def ask(port: int, made: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+    """One connection with one request, read to its end; the session."""
+    with bad.plain(port) as plain, made.wrap_socket(plain.dup(), session=session) as tls:
+        tls.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with contextlib.suppress(ssl.SSLError):
+            while tls.recv(65536):
+                pass
+        return tls.session
+
+
+def shake(server: GnuTlsServ, version: ssl.TLSVersion, *, resume: bool = False) -> None:
+    """TIMES connections with one request each, of which all but the first resume."""
+    session, made = None, bad.context(version)
+    for _ in range(TIMES):
+        last = ask(server.port, made, session)
+        session = last if resume else None
+
+
+def strange_cipher(port: int) -> None:
+    """One cipher that GnuTLS doesn't have."""
+    made = bad.context(TLS_1_2)
+    made.set_ciphers("ECDHE-ARIA128-GCM-SHA256")
+    with bad.plain(port) as plain, contextlib.suppress(ssl.SSLError):
+        made.wrap_socket(plain.dup())
+
+
+FAILING: tuple[Callable[[int], Any], ...] = (
+    strange_cipher,
+    bad.unknown_ca,
+    bad.nonsense,
+    bad.http,
+    bad.end_of_file,
+    partial(bad.flipped_bit, TLS_1_2),
+    partial(bad.flipped_bit, TLS_1_3),
+)
+
+
+def test_its_calls_are_counted(server: GnuTlsServ) -> None:
+    with Trace(server.pid) as trace:
+        shake(server, TLS_1_3)
+        shake(server, TLS_1_2, resume=True)
+    found = counts(trace.document, ["gnutls_handshake", "gnutls_privkey_sign_data2", "gnutls_bye"])
+    assert found == {"gnutls_handshake": 2 * TIMES, "gnutls_privkey_sign_data2": TIMES + 1, "gnutls_bye": 2 * TIMES}
+    assert count(trace.document, "gnutls_record_send") >= 2 * TIMES
+    assert {name: number for name, number in trace.document["losses"].items() if number} == {}
+
+
+def test_its_handshakes_have_labels(server: GnuTlsServ) -> None:
+    with Shakes(server.pid) as shakes:
+        shake(server, TLS_1_3)
+        shake(server, TLS_1_2, resume=True)
+    assert endings(shakes.document) == {"success": 2 * TIMES}
+    labels = Counter(labels_of(shakes.singles, "version", "resumed", "role"))
+    assert labels == {
+        ("TLSv1.3", "no", "server"): TIMES,
+        ("TLSv1.2", "no", "server"): 1,
+        ("TLSv1.2", "yes", "server"): TIMES - 1,
+    }
+    assert {single["labels"]["cipher"].split("_")[0] for single in shakes.singles} == {"TLS"}
+    assert {group for group, resumed in labels_of(shakes.singles, "group", "resumed") if resumed == "no"} == {"x25519"}
+    signed = [single for single in shakes.singles if single["parts_ns"].get("private_key")]
+    assert len(signed) == TIMES + 1
+    assert_books(shakes)
+
+
+def test_its_failures_are_those_that_it_tells(server: GnuTlsServ) -> None:
+    before = server.failed()
+    with Shakes(server.pid) as shakes:
+        for failing in FAILING:
+            failing(server.port)
+        shake(server, TLS_1_3)
+    told = server.failed() - before
+    assert sum(told.values()) >= len(FAILING) - 1
+    reasons = Counter(single["reason"].partition(":")[0] for single in shakes.singles if single["ending"] != "success")
+    expected: Counter[str] = Counter()
+    for sentence, number in told.items():
+        expected[SENTENCES[sentence]] += number
+    assert reasons == expected
+    assert len(shakes.ended("success")) == TIMES
+
+
+def test_a_slow_client_is_waited_for(server: GnuTlsServ) -> None:
+    with Shakes(server.pid) as shakes:
+        for _ in range(TIMES):
+            slow(TLS_1_3, server.port)
+    assert endings(shakes.document) == {"success": TIMES}
+    for single in shakes.singles[-3:]:  # by then what the server sleeps for is watched
+        assert for_peer_ns(single) > PAUSE_S * 1e9 / 2
