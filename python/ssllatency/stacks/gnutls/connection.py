@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
-from ssllatency.code.values import Case, Field, FieldPath, Place
+from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
 
-_SESSION = Place("argument", 0)
+_SESSION = SymbolicAddress("argument", 0)
 _ENTITY = (0,)  # GNUTLS_SERVER (1) or GNUTLS_CLIENT (2), of gnutls/gnutls.h
 _SERVER = 1
 _MAX_OFFSET = 1 << 16
@@ -33,7 +33,7 @@ def connection_offsets(image: Image) -> dict[str, int]:
     """Byte offsets by the names of SslOffsets: "server", of which the bits "server_bits" count, and "rwstate", whose lowest
     byte says what an interrupted call waited for: 0 to read, 1 to write. Empty for an image that isn't GnuTLS."""
     resumed, direction = _follow(image, "gnutls_session_is_resumed"), _returned(image, "gnutls_record_get_direction", 1)
-    entity = {"server": _ENTITY[0], "server_bits": _SERVER} if resumed and Field(_ENTITY, 4) in resumed.fields else {}
+    entity = {"server": _ENTITY[0], "server_bits": _SERVER} if resumed and LoadedField(_ENTITY, 4) in resumed.fields else {}
     return {**entity, **({"rwstate": direction.path[0]} if direction and direction.size == 1 else {})}
 
 
@@ -71,8 +71,8 @@ def suites(image: Image) -> dict[int, str]:
 
 
 def transport_pointers(image: Image) -> Mapping[str, int]:
-    """The offsets in a session of the functions that read from, wait for and write to the peer, by the function that sets each."""
-    function = Place("function", 0)
+    """The offsets in a session of the functions that read, wait and write, by the function that sets each."""
+    function = SymbolicAddress("function", 0)
     offsets = {}
     for setter in _SETTERS:
         stores = followed.stores if (followed := _follow(image, setter, rsi=function)) else []
@@ -83,37 +83,37 @@ def transport_pointers(image: Image) -> Mapping[str, int]:
 
 
 def _follow(
-    image: Image, name: str, fields: Mapping[tuple[int, ...], int] | None = None, **arguments: Place
+    image: Image, name: str, fields: Mapping[tuple[int, ...], int] | None = None, **arguments: SymbolicAddress
 ) -> Evaluation | None:
     function = image.function(name)
-    return followed_in(image, function.address, Case({"rdi": _SESSION, **arguments}, fields or {})) if function else None
+    return followed_in(image, function.address, Assumptions({"rdi": _SESSION, **arguments}, fields or {})) if function else None
 
 
-def _returned(image: Image, name: str, depth: int, size: int = 0) -> Field | None:
+def _returned(image: Image, name: str, depth: int, size: int = 0) -> LoadedField | None:
     """The one field that the accessor returns."""
     return _only(_follow(image, name), depth, size)
 
 
-def _returned_of_server(image: Image, name: str) -> Field | None:
+def _returned_of_server(image: Image, name: str) -> LoadedField | None:
     return _only(_follow(image, name, {_ENTITY: _SERVER}), 1, 1)
 
 
-def _only(evaluation: Evaluation | None, depth: int, size: int) -> Field | None:
+def _only(evaluation: Evaluation | None, depth: int, size: int) -> LoadedField | None:
     """The one field that is returned, among numbers of errors, if it is of this depth and size (0: any)."""
     results = evaluation.results if evaluation else []
-    fields = {value for value in results if isinstance(value, Field)}
-    if len(fields) != 1 or not all(isinstance(value, Field | int) for value in results):
+    fields = {value for value in results if isinstance(value, LoadedField)}
+    if len(fields) != 1 or not all(isinstance(value, LoadedField | int) for value in results):
         return None
     field = fields.pop()
     small = all(0 <= offset < _MAX_OFFSET for offset in field.path)
     return field if len(field.path) == depth and small and size in (0, field.size) else None
 
 
-def _label(field: Field | None, size: int) -> FieldPath | None:
+def _label(field: LoadedField | None, size: int) -> FieldPath | None:
     return FieldPath(field.path, size) if field and field.size == size else None
 
 
-def _under_way(image: Image) -> Field | None:
+def _under_way(image: Image) -> LoadedField | None:
     """The flag at which gnutls_ciphersuite_get looks: while it is set, the suite isn't settled."""
     evaluation = _follow(image, "gnutls_ciphersuite_get")
     flags = {field for field in evaluation.fields if len(field.path) == 1 and field.size == 1} if evaluation else set()

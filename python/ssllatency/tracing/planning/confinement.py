@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ssllatency.elf.room import most_parsed
-from ssllatency.system_calls import Answer, Rule, limit_to, program
+from ssllatency.system_calls import Answer, CallRule, limit_to, program
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -91,8 +91,8 @@ def confine(keep: int) -> None:
     if calls:
         architecture, capset, mappings, others = calls
         _drop_capabilities(library, capset)
-        rules = [Rule(number, Answer.ALLOWED) for number in others]
-        rules += [Rule(number, Answer.REFUSED, 2, bits=_PROT_EXEC, otherwise=Answer.ALLOWED) for number in mappings]
+        rules = [CallRule(number, Answer.ALLOWED) for number in others]
+        rules += [CallRule(number, Answer.REFUSED, 2, bits=_PROT_EXEC, otherwise=Answer.ALLOWED) for number in mappings]
         with suppress(OSError):
             limit_to(program(rules, Answer.REFUSED, architecture))
 
