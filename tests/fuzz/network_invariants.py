@@ -12,7 +12,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.points import Point, Reading
 from ssllatency.export.serve.connections import Connections
-from ssllatency.export.serve.server import Handler, Server, Site
+from ssllatency.export.serve.server import Handler, ServedMetrics, Server
 from ssllatency.prometheus import history
 from ssllatency.prometheus.client import Prometheus, Range
 from ssllatency.reports.documents.recording import to_lines
@@ -54,7 +54,7 @@ class _Server:
     """As much of a server as a connection's handler uses."""
 
     def __init__(self) -> None:
-        self.site, self.connections = Site(lambda: _READING, lambda: True), Connections()
+        self.site, self.connections = ServedMetrics(lambda: _READING, lambda: True), Connections()
         self.server_address = "127.0.0.1", 9743
 
     def rendered(self, _content_type: str, render: Any, *, compressed: bool) -> bytes:

@@ -13,7 +13,7 @@ from ssllatency import abi
 
 BPF = Path(__file__).parents[2] / "bpf"
 # Constants that belong together without being choices or bits of one thing.
-CONSTANTS = {"Error", "Geometry", "SideTable", "Table", "TableSize"}
+CONSTANTS = {"Error", "Geometry", "GoroutineTable", "SideTable", "Table", "TableSize"}
 ENUMS = {
     name: kind
     for name, kind in vars(abi).items()

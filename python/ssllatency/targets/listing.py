@@ -83,7 +83,7 @@ def _untraced(who: str, stack: Stack, *, beside_openssl: bool, beside: bool) -> 
     if beside_openssl:
         return f"{stack.implementation}, which isn't traced, is mapped by {who} as well."
     condition = ", if there is any," if stack.doubt else ""
-    return f"The TLS of {who}{condition} is {stack.implementation}, which isn't traced: only OpenSSL is."
+    return f"The TLS of {who}{condition} is {stack.implementation}, which isn't traced."
 
 
 def to_document(survey: Survey, host: str) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def why_not_traced(path: str) -> str:
     if facts.obstacle:
         return f"{path} can't be traced: {facts.obstacle}."
     if facts.others:
-        return f"The TLS of {path} is {facts.others[0][0]}, which isn't traced: only OpenSSL is."
+        return f"The TLS of {path} is {facts.others[0][0]}, which isn't traced."
     if facts.libraries:
         return f"{path} isn't traced: no process maps it now, or none of its functions can be probed."
     return f"{path} holds no function that ssllatency knows ({', '.join(LIBRARIES)})."

@@ -18,6 +18,7 @@ import pytest
 
 from ssllatency.tracing.late.notes import LOOK_S
 from tests import foreign, machine, schema
+from tests.fixtures import build
 from tests.live.clients.counted import TLS_1_3, Client, Exchange, server_calls
 from tests.live.commands.trace import PROGRAM, Document, Trace, counted_pids, counts, losses
 from tests.live.servers.debian import NODE
@@ -279,11 +280,13 @@ def test_two_versions_at_one_path(certificates: Path, copies: Path) -> None:
 
 
 @contextmanager
-def with_gnutls() -> Iterator[subprocess.Popen[bytes]]:
-    command = ["env", "LD_PRELOAD=libgnutls.so.30", "sleep", "60"]
+def with_mbed_tls(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that maps a library by the name of one that isn't traced."""
+    library = build.library(folder, "libmbedtls.so.14", ["shapes2.c"])
+    command = ["env", f"LD_PRELOAD={library}", "sleep", "60"]
     with subprocess.Popen(command) as process:
         try:
-            while "libgnutls" not in Path(f"/proc/{process.pid}/maps").read_text():
+            while "libmbedtls" not in Path(f"/proc/{process.pid}/maps").read_text():
                 assert process.poll() is None
             yield process
         finally:
@@ -291,21 +294,21 @@ def with_gnutls() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("command", ["trace", "handshakes", "snoop"])
-def test_what_is_not_traced_is_named(command: str) -> None:
-    with with_gnutls() as process:
+def test_what_is_not_traced_is_named(command: str, tmp_path: Path) -> None:
+    with with_mbed_tls(tmp_path) as process:
         words = [PROGRAM, command, "-p", str(process.pid), "-d", "1"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
         [tls] = targets("-p", process.pid)[process.pid]["tls"]
     assert done.returncode == 1
-    sentence = f"the TLS of sleep (PID {process.pid}) is GnuTLS, which isn't traced: only OpenSSL is."
+    sentence = f"the TLS of sleep (PID {process.pid}) is Mbed TLS, which isn't traced."
     assert done.stderr == f"ssllatency: {sentence}\n"
-    assert (tls["implementation"], tls["traced"], tls["reason"]) == ("GnuTLS", False, "GnuTLS isn't traced")
+    assert (tls["implementation"], tls["traced"], tls["reason"]) == ("Mbed TLS", False, "Mbed TLS isn't traced")
 
 
 @pytest.mark.smoke
-def test_beside_what_is_traced_it_is_noted(certificates: Path) -> None:
-    with Nginx(certificates) as server, with_gnutls() as process, Trace(server.master_pid, process.pid) as trace:
+def test_beside_what_is_traced_it_is_noted(certificates: Path, tmp_path: Path) -> None:
+    with Nginx(certificates) as server, with_mbed_tls(tmp_path) as process, Trace(server.master_pid, process.pid) as trace:
         exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(2)
         server.wait_idle()
     assert_exact(trace.document, exchanges)
-    assert f"GnuTLS, which isn't traced, is mapped by sleep (PID {process.pid}) as well." in trace.document["notes"]
+    assert f"Mbed TLS, which isn't traced, is mapped by sleep (PID {process.pid}) as well." in trace.document["notes"]

@@ -19,7 +19,7 @@ JAVA = "Java's own TLS (JSSE)"
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["libgnutls.so.30.34.3"], ["GnuTLS"]),
+        (["libgnutls.so.30.34.3"], []),
         (["libssl3.so", "libnss3.so"], ["NSS"]),
         (["libssl.so.3", "libcrypto.so.3"], []),
         (["libnss_dns.so.2"], []),
@@ -31,7 +31,7 @@ JAVA = "Java's own TLS (JSSE)"
         (["libjvm.so", "libtcnative-1.so.0.2.35"], []),
         (["libjvm.so", "libnetty_tcnative_linux_x86_6412345.so"], []),
         (["libjvm.so", "libconscrypt_openjdk_jni-linux-x86_64.so"], []),
-        (["libjvm.so", "libgnutls.so.30"], ["GnuTLS", JAVA]),
+        (["libjvm.so", "libgnutls.so.30"], [JAVA]),
         ([], []),
     ],
 )

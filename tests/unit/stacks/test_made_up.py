@@ -18,7 +18,7 @@ from tests.fixtures import build
 import ssllatency
 
 HERE = Path(__file__).parent
-LIST, LINE = "(OpenSsl(), BoringSsl(), Go())", "(OpenSsl(), BoringSsl(), MadeUp(), Go())"
+LIST, LINE = "(OpenSsl(), BoringSsl(), GnuTls(), Go())", "(OpenSsl(), BoringSsl(), MadeUp(), GnuTls(), Go())"
 IMPORT = "from ssllatency.stacks.made_up.stack import MadeUp\n"
 
 

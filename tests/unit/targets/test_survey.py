@@ -77,7 +77,7 @@ def host(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Pat
     start(30, "caddy")
     start(40, "hidden")
     start(50, "java", "libjvm.so")
-    start(60, "mixed", "libssl.so.3", "libcrypto.so.3", "libssl.so.1.1", "libcrypto.so.1.1", "libgnutls.so.30")
+    start(60, "mixed", "libssl.so.3", "libcrypto.so.3", "libssl.so.1.1", "libcrypto.so.1.1", "libmbedtls.so.14")
     start(70, "sshd", "libcrypto.so.3")
     start(80, "bash")
     return proc
@@ -95,7 +95,7 @@ def test_the_table(host: Path, describe: Describer) -> None:
         ("40", "hidden", "", "", "OpenSSL 3.0.2", "static", "no"),
         ("50", "java", "", "", "Java's own TLS (JSSE)", "shared", "no"),
         ("60", "mixed", "", "", "OpenSSL 3.0.19, 1.1.1w", "shared", "yes"),
-        ("", "", "", "", "GnuTLS", "shared", "no"),
+        ("", "", "", "", "Mbed TLS", "shared", "no"),
     ]
 
 
@@ -121,7 +121,7 @@ def test_no_row_contradicts_itself(proc: Path, add_process: AddProcess, maps_lin
 def test_each_file_is_asked_about_once(host: Path, describe: Describer) -> None:
     look(host, describe)
     assert len(describe.asked) == len(set(describe.asked))
-    assert {"libssl.so.3", "node", "bash", "sshd", "libgnutls.so.30", "libjvm.so"} <= set(describe.asked)
+    assert {"libssl.so.3", "node", "bash", "sshd", "libmbedtls.so.14", "libjvm.so"} <= set(describe.asked)
 
 
 def test_the_sentences(host: Path, describe: Describer) -> None:
@@ -135,13 +135,13 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
 def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer) -> None:
     processes = [process for process in all_processes(host) if process.pid in (30, 40, 50)]
     assert listing.untraced(tls_stacks(processes, describe, host), beside_openssl=False) == [
-        "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced: only OpenSSL is.",
+        "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced.",
         "hidden (PID 40) can't be traced: OpenSSL shows no names.",
-        "The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced: only OpenSSL is.",
+        "The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced.",
     ]
     mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
     assert listing.untraced(tls_stacks(mixed, describe, host), beside_openssl=True) == [
-        "GnuTLS, which isn't traced, is mapped by mixed (PID 60) as well."
+        "Mbed TLS, which isn't traced, is mapped by mixed (PID 60) as well."
     ]
 
 

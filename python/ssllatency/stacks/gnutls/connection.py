@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a session of GnuTLS keeps its state and its labels, read out of the library's own accessors; numbers that no accessor
+"""Places of a GnuTLS session's state and labels, read out of the library's own accessors; numbers that no accessor
 shows, out of the tables to which its session points. What the code doesn't show, or shows with room for doubt, is absent."""
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _of_suite(image: Image) -> FieldPath | None:
 
 
 def _suite_number(image: Image, name: int) -> int | None:
-    """Where an entry of the table of cipher suites has TLS' number, one whose name lies at `name`."""
+    """The offset of TLS' number in an entry of the table of cipher suites, one whose name lies at `name`."""
     return _common(
         {
             offset
@@ -164,12 +164,12 @@ def _common(offsets: Iterable[set[int]]) -> int | None:
 
 
 def _starts(image: Image, text: bytes, name: int) -> Iterator[int]:
-    """Where entries begin that point to this text at `name`."""
+    """The beginnings of entries that point to this text at `name`."""
     return (place - name for place in pointers_to_text(image, text))
 
 
 def _stride(image: Image, anchors: list[int], name: int, number: int) -> int:
-    """How long an entry of the table is."""
+    """The length of an entry of the table, bytes; 0 if unknown."""
     strides = (
         stride for start in anchors for stride in range(16, _MAX_ENTRY, 8) if _suite(image, start + stride, name, number)
     )

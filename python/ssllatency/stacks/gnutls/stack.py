@@ -85,7 +85,7 @@ class GnuTls(Stack):
         return image.function("gnutls_handshake") is not None
 
     def version(self, image: Image) -> str:
-        """What gnutls_check_version returns where nothing is demanded."""
+        """The text that gnutls_check_version returns."""
         from ssllatency.code.evaluate import returned
         from ssllatency.stacks.openssl.names.texts import readable
 
