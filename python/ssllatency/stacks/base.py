@@ -203,6 +203,8 @@ class Stack(Implementation):
     """The callees whose calls tell of what the client has offered."""
     convention: CallingConvention = CallingConvention.C
     """How its functions are called."""
+    scripted: bool = True
+    """Whether scripts of bpftrace tell how its calls ended: by OpenSSL's fields, in its own codes."""
     has_symbols: bool = True
     """Whether symbols tell that an image has its functions, or else tables of its own."""
 

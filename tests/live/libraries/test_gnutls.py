@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,7 +17,7 @@ from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3
 from tests.live.clients.slow import PAUSE_S, slow
 from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of
-from tests.live.commands.trace import Trace, count, counts
+from tests.live.commands.trace import PROGRAM, Trace, count, counts
 from tests.live.servers.gnutls_serv import GnuTlsServ, gnutls_serv
 from tests.live.servers.nginx import make_certificate
 
@@ -129,3 +130,13 @@ def test_a_slow_client_is_waited_for(server: GnuTlsServ) -> None:
     assert endings(shakes.document) == {"success": TIMES}
     for single in shakes.singles[-3:]:  # by then what the server sleeps for is watched
         assert for_peer_ns(single) > PAUSE_S * 1e9 / 2
+
+
+def test_bcc_counts_the_same_and_bpftrace_says_that_it_can_not(server: GnuTlsServ) -> None:
+    with Trace(server.pid, options=("--engine", "bcc")) as trace:
+        shake(server, TLS_1_3)
+    assert count(trace.document, "gnutls_handshake") == TIMES
+    words = [PROGRAM, "trace", "-p", str(server.pid), "-d", "1", "--engine", "bpftrace", "--exact"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "ssllatency: none of the functions can be traced by bpftrace: take another engine.\n"

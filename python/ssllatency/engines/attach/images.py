@@ -4,13 +4,16 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import combinations
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.snapshot import Missing
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation
+from ssllatency.stacks.base import Stack
+from ssllatency.stacks.registry import stack_named
 
 
 def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
@@ -18,6 +21,16 @@ def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
     return tuple(
         Missing(missing.operation, plan.path, missing.reason) for missing in plan.missing if missing.reason != NOT_IN_LIBRARY
     )
+
+
+def left_out_where(image: TracedImage, is_unknown: Callable[[Stack], bool], engine: str) -> TracedImage:
+    """The image without its operations where the engine doesn't know the stack: these are missing then, with the reason."""
+    stack = stack_named(image.plan.stack)
+    if not is_unknown(stack):
+        return image
+    reason = f"the {engine} engine doesn't know {stack.title}"
+    missing = [MissingOperation(planned.operation, reason) for planned in image.plan.operations]
+    return replace(image, plan=replace(image.plan, operations=(), missing=(*image.plan.missing, *missing)))
 
 
 def unreadable(images: Iterable[TracedImage]) -> list[str]:

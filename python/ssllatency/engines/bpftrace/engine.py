@@ -60,18 +60,18 @@ class BpftraceSession:
     due_s = math.inf  # it knows no windows
 
     def __init__(self, request: Request) -> None:
-        self._request = replace(request, images=tuple(map(_reachable, request.images)))
+        self._request = replace(request, images=tuple(map(_reachable, map(bpftrace_script.scripted, request.images))))
         self._check_code()
         if request.spares:
             raise AttachError(
                 "bpftrace sets its probes in all processes that map a file, also where code was changed: take another engine."
             )
-        self._operations = operations_of(request.images)
+        self._operations = operations_of(self._request.images)
         self._span = Span()
         self._admitted: list[int] = []
         self._folded: set[int] = set()
         self._earlier: dict[collect.Key, tuple[int | None, int | None]] = {}
-        self._probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
+        self._probes = sum(len(bpftrace_script.sites(image)) for image in self._request.images)
         if not self._probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
         self._opened = ExitStack()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.engines.attach.images import not_traced
+from ssllatency.engines.attach.images import left_out_where, not_traced
 from ssllatency.engines.attach.sites import operations_of
 from ssllatency.engines.base import Side, TracedImage
 from ssllatency.engines.bpftrace import exits as bpftrace_exits
@@ -61,6 +61,11 @@ def by_sites(planned: OperationPlan) -> bool:
     return not BY_NAME[planned.operation].only_entry and plan.Role.RETURN not in roles
 
 
+def scripted(image: TracedImage) -> TracedImage:
+    """The image without its operations where no script tells how the calls of its stack ended."""
+    return left_out_where(image, lambda stack: not stack.scripted, "bpftrace")
+
+
 def left_out(planned: plan.ImagePlan) -> tuple[Missing, ...]:
     """The operations that a file holds and a script doesn't trace."""
     untimed = (
@@ -84,6 +89,7 @@ def render(
 
     Exits stand after entries, as bpftrace attaches from the last probe to the first: no call is seen to begin and not to end.
     """
+    images = [scripted(image) for image in images]
     names = operations_of(images)
     parts: dict[plan.Role, list[Part]] = {plan.Role.EXIT: [], plan.Role.ENTRY: []}
     lookups: Lines = []

@@ -74,6 +74,7 @@ class GnuTls(Stack):
     transport = ()
     handshake_calls = HandshakeCalls(shakes="gnutls_handshake", beside=("gnutls_deinit",))
     inlines_handshake = False
+    scripted = False
     offers: Mapping[str, Offer] = {}
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

@@ -115,6 +115,7 @@ class Go(Stack):
     inlines_handshake = False
     offers = {}  # noqa: RUF012
     convention = CallingConvention.GO
+    scripted = False
     has_symbols = False
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
