@@ -191,10 +191,10 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	        .ended_ns = bpf_ktime_get_ns(),
 	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
 	        .library = index,
-	        .returned = go_result(ctx, 0),
 	};
 	struct ssll_library *library;
 	struct ssll_frame frame;
+	bool failed;
 
 	if (!is_traced_in(key.tgid, index))
 		return 0;
@@ -206,8 +206,10 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	library = bpf_map_lookup_elem(&libraries, &index);
 	if (!library || !is_go_on_wanted_side(frame.connection, library))
 		return 0;
-	if (go_result(ctx, go_error_word(call.convention)))
+	failed = go_result(ctx, go_error_word(call.convention));
+	if (failed)
 		call.verdict = judge_go(ctx, call.convention);
+	call.returned = call.convention == SSLL_SSL_IO ? go_result(ctx, 0) : failed; /* an address is nobody's business */
 	call.duration_ns = call.ended_ns - frame.began_ns;
 	call.ssl = frame.connection;
 	return on_call_end(&call);

@@ -106,13 +106,9 @@ static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 num
 	return general_register(ctx, number);
 }
 
-/*
- * Whether a b.cond with this condition, the lowest 4 bits of the instruction, is about to be taken. Sites on the way out aren't
- * branches: the kernel emulates `ret`, so nothing is gained by a way out before it. On the way into Go functions they are.
- */
-static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condition)
+/* Whether a b.cond with this condition, the lowest 4 bits of the instruction, is taken with these flags. */
+static __always_inline __u32 condition_holds(__u64 flags, __u32 condition)
 {
-	__u64 flags = REGISTER(ctx, pstate);
 	__u64 overflow = flags >> 28 & 1, carry = flags >> 29 & 1, zero = flags >> 30 & 1, negative = flags >> 31 & 1;
 	__u64 greater_or_equal = negative == overflow;
 	/* eq, cs, mi, vs, hi, ge, gt, al: the condition's upper 3 bits; its lowest negates. */
@@ -120,6 +116,15 @@ static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condi
 	              (greater_or_equal & !zero) << 6 | 1 << 7;
 
 	return (holds >> (condition >> 1 & 7) ^ condition) & 1;
+}
+
+/*
+ * Whether the one at which the program runs is about to be taken. Sites on the way out aren't branches: the kernel emulates
+ * `ret`, so nothing is gained by a way out before it. On the way into Go functions they are.
+ */
+static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condition)
+{
+	return condition_holds(REGISTER(ctx, pstate), condition);
 }
 
 /* Sets a word to 0 that another processor may take then. Loads before it stay there, which an exchange sees to, and a store

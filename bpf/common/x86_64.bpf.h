@@ -79,10 +79,9 @@ static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 num
 	return REGISTER(ctx, rax);
 }
 
-/* Whether a jcc with this condition, the lowest 4 bits of its opcode, is about to be taken. */
-static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condition)
+/* Whether a jcc with this condition, the lowest 4 bits of its opcode, is taken with these flags. */
+static __always_inline __u32 condition_holds(__u64 flags, __u32 condition)
 {
-	__u64 flags = REGISTER(ctx, eflags);
 	__u64 carry = flags & 1, parity = flags >> 2 & 1, zero = flags >> 6 & 1, sign = flags >> 7 & 1,
 	      overflow = flags >> 11 & 1;
 	__u64 less = sign ^ overflow;
@@ -91,6 +90,12 @@ static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condi
 	              (zero | less) << 7;
 
 	return (holds >> (condition >> 1 & 7) ^ condition) & 1;
+}
+
+/* Whether the one at which the program runs is about to be taken. */
+static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condition)
+{
+	return condition_holds(REGISTER(ctx, eflags), condition);
 }
 
 /* Sets a word to 0 that another processor may take then; what was loaded before stays before it, as the machine keeps it so. */

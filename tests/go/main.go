@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519.
+// A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519;
+// or it is the number of connections that are to be made and counted.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -58,6 +60,10 @@ func serve(listener net.Listener) {
 }
 
 func main() {
+	if connections, err := strconv.Atoi(os.Args[1]); err == nil {
+		countCalls(connections)
+		return
+	}
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(os.Args[1])}, ClientAuth: tls.RequestClientCert}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {

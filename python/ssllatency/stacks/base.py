@@ -75,10 +75,10 @@ class Library:
 class HandshakeCalls:
     """The operations of a stack by which its handshakes are followed, by name.
 
-    `shakes` makes a handshake; `around`: those that only call it, or have it inlined; `beside`: others that are always watched,
-    as those with early data and what frees a connection. `data`: reads and writes, which are watched where handshakes may take
-    place within them. In `pauses` an asynchronous job pauses. `software`: the private-key methods of the library itself, whose
-    calls show that nothing was offloaded.
+    `shakes` makes a handshake, "" where they can't be followed; `around`: those that only call it, or have it inlined;
+    `beside`: others that are always watched, as those with early data and what frees a connection. `data`: reads and writes,
+    which are watched where handshakes may take place within them. In `pauses` an asynchronous job pauses. `software`: the
+    private-key methods of the library itself, whose calls show that nothing was offloaded.
     """
 
     shakes: str

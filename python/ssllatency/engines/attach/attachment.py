@@ -25,6 +25,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
+from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
 from ssllatency.engines.attach.processes import Processes
@@ -90,6 +91,7 @@ class Attachment:
         self._probes = TierProbes(
             self.operations,
             lambda: Probing(Linker(self.object, self.method, self.each_process), programs),
+            lambda image: can_trace(self.object, image),
             by_tier=request.budget is not None,
         )
         self._times_taken_in = 0  # what is below handshakes
@@ -242,7 +244,7 @@ class Attachment:
         if self.processes.around:
             self.processes.around.coming()
         self._probes.add(0, self.images, more or {})
-        if self._sees_no_call() and self.images and not self.request.wait:
+        if self._sees_no_call() and self.images and not (self.request.wait or self._beside):
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
         self.span.begin()
@@ -260,10 +262,7 @@ class Attachment:
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):
-            return (
-                "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do, and"
-                " --wait waits for a libssl that is loaded later."
-            )
+            return why_no_call_can_begin(self.images)
         return "none of the processes to trace is left: they ended while the probes were attached."
 
     def leave_overwritten(self) -> list[TracedImage]:

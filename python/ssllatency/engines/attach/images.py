@@ -4,15 +4,16 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.model.snapshot import Missing
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation
-from ssllatency.stacks.base import Stack
+from ssllatency.stacks.base import CallingConvention, Stack
 from ssllatency.stacks.registry import stack_named
 
 
@@ -42,6 +43,29 @@ def unreadable(images: Iterable[TracedImage]) -> list[str]:
         if image.plan.offsets.rwstate is None
         and any(BY_NAME[planned.operation].ssl_argument for planned in image.plan.operations)
     ]
+
+
+def is_go(image: TracedImage) -> bool:
+    """Whether the functions of the file are Go's."""
+    return stack_named(image.plan.stack).convention is CallingConvention.GO
+
+
+def can_trace(loaded: Loadable, image: TracedImage) -> bool:
+    """Whether an object has the programs for the functions of this file."""
+    return not is_go(image) or loaded.has_map("goroutines")
+
+
+def why_no_call_can_begin(images: Sequence[TracedImage]) -> str:
+    """The sentence about processes of which no call can be seen that is looked for."""
+    if all(map(is_go, images)):
+        return (
+            "the TLS of these processes is Go's, of which functions are traced, by libbpf, but not yet whole handshakes:"
+            " `ssllatency trace` counts and times them, as tls.Conn.serverHandshake."
+        )
+    return (
+        "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do, and"
+        " --wait waits for a libssl that is loaded later."
+    )
 
 
 def may_be_one_file(images: Iterable[TracedImage]) -> bool:

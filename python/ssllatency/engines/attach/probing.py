@@ -9,13 +9,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ssllatency.engines.attach.code_check import check_code
+from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.links import Linker, close_all
 from ssllatency.engines.attach.sites import ImageSites, Sites
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable
-from ssllatency.stacks.base import CallingConvention
-from ssllatency.stacks.registry import stack_named
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -37,9 +36,7 @@ class Programs:
 
     def of(self, image: TracedImage) -> Programs:
         """Those for the functions of an image, by their calling convention. No return probe is set in Go's."""
-        if stack_named(image.plan.stack).convention is not CallingConvention.GO:
-            return self
-        return replace(self, entry=self.go_entry, exit=self.go_exit, error=self.go_leaving)
+        return replace(self, entry=self.go_entry, exit=self.go_exit, error=self.go_leaving) if is_go(image) else self
 
     def at_sites(self, images: Iterable[TracedImage], *, later: bool) -> tuple[str, ...]:
         """All but those for return probes that these images need, `later`: and any that come."""

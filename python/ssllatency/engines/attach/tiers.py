@@ -19,11 +19,18 @@ class TierProbes:
 
     `shut` are the tiers whose calls don't count, `held` those among them that never did: they are set, and wait for all else
     to be. `left_alone` are numbers of images that get no probe any more. `below` gives the sites of the tier BELOW for one
-    image by its number, whenever they are set.
+    image by its number, whenever they are set. Images that the object can't trace get none.
     """
 
-    def __init__(self, operations: Sequence[str], make: Callable[[], Probing], *, by_tier: bool) -> None:
-        self._operations = operations
+    def __init__(
+        self,
+        operations: Sequence[str],
+        make: Callable[[], Probing],
+        can_trace: Callable[[TracedImage], bool],
+        *,
+        by_tier: bool,
+    ) -> None:
+        self._operations, self._can_trace = operations, can_trace
         # The last of them stay longest, and have what isn't a function's.
         tiers: Sequence[Tier | None] = tuple(Tier) if by_tier else (None,)
         self._by_tier: dict[Tier | None, Probing] = {tier: make() for tier in tiers}
@@ -82,7 +89,7 @@ class TierProbes:
         return {program: [sites[program] for sites in by_image] for program in by_image[0]} if by_image else {}
 
     def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
-        if number in self.left_alone:
+        if number in self.left_alone or not self._can_trace(image):
             return ImageSites(image, [], [], [], [], [])
         return sites_of(image, self._operations, number, tier, windowed=tier in self._came_back)
 

@@ -35,7 +35,9 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
     stack = stack_of(image)
     libraries = libraries_in(image)
     planner = _Planner(image, stack, libraries, emulation)
-    if called(libraries):
+    if not stack.handshake_calls.shakes:
+        planner.missing.append(MissingPart("handshakes", f"those of {stack.title} aren't followed yet: `trace` counts them"))
+    elif called(libraries):
         planner.plan_calls()
     if has_lower(libraries):
         planner.plan_lower()

@@ -15,7 +15,7 @@ from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.errors import phrase
 from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, Stack
-from ssllatency.stacks.go.operations import CLIENT, LIBRARY, OPERATIONS, SERVER
+from ssllatency.stacks.go.operations import LIBRARY, OPERATIONS
 from ssllatency.stacks.go.traced_functions import FUNCTIONS, SERVER_HANDSHAKE, TLS, TracedFunction
 from ssllatency.stacks.names import Names
 
@@ -111,7 +111,7 @@ class Go(Stack):
     codes = Codes(reading=0, writing=0, reasons={})
     callees = ()
     transport = ()
-    handshake_calls = HandshakeCalls(shakes=SERVER, beside=(CLIENT,))
+    handshake_calls = HandshakeCalls(shakes="")
     inlines_handshake = False
     offers = {}  # noqa: RUF012
     convention = CallingConvention.GO
