@@ -40,6 +40,22 @@ def statistics_of(program: int) -> Statistics:
     return values["run_time_ns"], values["run_cnt"]
 
 
+class _RandomWindows:
+    """Windows, one in each period at a random moment of it, from `now` on."""
+
+    def __init__(self, now: float) -> None:
+        self._chance = random.Random()
+        self._opens_s = self._closes_s = self._next_s = now
+
+    def is_open(self, now: float) -> bool:
+        """Whether one is open; to be asked many times in a period."""
+        if now >= self._next_s:
+            self._next_s = now + _PERIOD_S
+            self._opens_s = now + self._chance.uniform(0, _PERIOD_S - _WINDOW_S)
+            self._closes_s = self._opens_s + _WINDOW_S
+        return self._opens_s <= now < self._closes_s
+
+
 class RunTime:
     """The run time of the programs that `add` names. `tick` is to be called many times a second."""
 
@@ -57,8 +73,7 @@ class RunTime:
         self._runs = self._time_ns = self._elsewhere_ns = 0
         self._measured_s = self._since_s = 0.0
         self._enabled_s = self._look_s = 0.0  # since when the kernel measures, and when it is seen what it has measured
-        self._chance = random.Random()
-        self._opens_s = self._closes_s = self._next_s = clock()
+        self._windows = _RandomWindows(clock())
 
     def add(self, programs: Sequence[int], elsewhere: Sequence[int] = ()) -> None:
         """Takes in the programs with these descriptors: those at probes, and those that run elsewhere, as at tracepoints."""
@@ -74,16 +89,13 @@ class RunTime:
     def tick(self) -> None:
         """Begins or ends a window, if it is time to."""
         now = self._clock()
-        if now >= self._next_s:
-            self._next_s = now + _PERIOD_S
-            self._opens_s = now + self._chance.uniform(0, _PERIOD_S - _WINDOW_S)
-            self._closes_s = self._opens_s + _WINDOW_S
+        is_open = self._windows.is_open(now)
         if self._descriptor >= 0 and now >= self._look_s:
             self._look_s = now + min(_LONGEST_LOOK_S, now - self._enabled_s)
             self._take()
-            if self._runs >= ENOUGH_RUNS and not self._opens_s <= now < self._closes_s:
+            if self._runs >= ENOUGH_RUNS and not is_open:
                 self._stop()
-        elif self._descriptor < 0 and not self._refused and (self._runs < ENOUGH_RUNS or self._opens_s <= now < self._closes_s):
+        elif self._descriptor < 0 and not self._refused and (self._runs < ENOUGH_RUNS or is_open):
             self._start()
 
     @property
