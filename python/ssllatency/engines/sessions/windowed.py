@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import AttachError
+from ssllatency.engines.budget.accounts import Totals
 from ssllatency.engines.budget.gates import Gates
-from ssllatency.engines.budget.windows import Totals, Windows
+from ssllatency.engines.budget.windows import Windows
 from ssllatency.stacks.operation import Tier
 
 

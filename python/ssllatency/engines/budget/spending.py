@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The share of their processor time that tracing takes of whoever pays most, from one look to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ssllatency.engines.budget.dearness import Dearness
+from ssllatency.engines.cost.spent import Spent, tool_share
+
+
+class Spending:
+    """The spending against a `budget`, measured by `spent`, `spent_unhit`, `bursts` and `tool_ns` as Windows has them.
+
+    `dearness` tells how many times the measured price hits cost. `unhit`: no probe had been hit when is_unhit() was asked last;
+    `rests`: nobody had worked between the two last calls of look_for_rest().
+    """
+
+    def __init__(
+        self,
+        budget: float,
+        spent: Callable[[], Spent | None],
+        spent_unhit: Callable[[], Spent | None],
+        bursts: Callable[[], int],
+        tool_ns: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self.budget, self._clock = budget, clock
+        self._spent, self._spent_unhit, self._bursts, self._tool_ns = spent, spent_unhit, bursts, tool_ns
+        self._began_s = clock()
+        self._before = self._origin = Spent()
+        self._burst = 0
+        self._run_ns = 0  # all who pay, by the last look for a rest
+        self._used: tuple[float, int, int] | None = None  # when tool_share() was asked, what was used by tracer and traced then
+        self.dearness = Dearness()
+        self.rests = self.unhit = False
+
+    def begin(self) -> None:
+        """Count what is overdrawn from the last look on."""
+        self._origin = self._before
+
+    def share(self) -> float | None:
+        """The share since this was asked the last time; None where it isn't known."""
+        spent = self._spent()
+        if spent is None:
+            return None
+        share, self._before = spent.share_since(self._before), spent
+        return self._dearer(share)
+
+    def so_far(self) -> tuple[float, float | None] | None:
+        """The seconds since share() was asked the last time, and the share until now, without asking it; None where nothing is
+        measured."""
+        spent = self._spent()
+        if spent is None:
+            return None
+        return spent.at_s - self._before.at_s, self._dearer(spent.share_since(self._before))
+
+    def _dearer(self, share: float | None) -> float | None:
+        return None if share is None else share * self.dearness.factor
+
+    def overdrawn_s(self) -> float:
+        """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget."""
+        share = self._dearer(self._before.share_since(self._origin))
+        return 0.0 if share is None else (share - self.budget) * (self._clock() - self._began_s)
+
+    def is_unhit(self, seconds: float) -> bool:
+        """Whether no probe was hit since this or share() was asked, at next to no cost; then share() counts as asked so long
+        ago: a few calls after a rest are no burden."""
+        spent = self._spent_unhit()
+        if spent:
+            self._before = replace(spent, at_s=spent.at_s - seconds)
+        self.unhit = spent is not None
+        return self.unhit
+
+    def is_hit(self) -> bool:
+        """Whether a probe was hit since is_unhit() was asked."""
+        return self._spent_unhit() is None
+
+    def has_burst(self) -> bool:
+        """Whether some process has hit so many probes, since this was asked, that it is to be looked at at once."""
+        before, self._burst = self._burst, self._bursts()
+        return self._burst > before
+
+    def look_for_rest(self) -> None:
+        """Looks whether anybody has worked since this was asked; asks for the share."""
+        self.share()
+        run_ns = self._before.everyones_cpu_ns
+        self.rests, self._run_ns = run_ns == self._run_ns, run_ns
+
+    def tool_share(self) -> float | None:
+        """The share that the tracer itself took since this was asked; None at first, as its start would be in it."""
+        before, self._used = self._used, (self._clock(), self._tool_ns(), self._before.cpu_ns)
+        if before is None:
+            return None
+        seconds, tool_ns, cpu_ns = (now - then for now, then in zip(self._used, before, strict=True))
+        return tool_share(tool_ns, cpu_ns, seconds)
