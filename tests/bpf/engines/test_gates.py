@@ -52,7 +52,7 @@ def test_only_calls_within_windows_count_and_the_others_pay_nothing(subject: Sub
     for _ in range(3):
         subject.do("calls", 100)
         expected += 100
-        session.attachment.shut(BELOW)
+        session.attachment.stop_counting(BELOW)
         subject.do("calls", 50)
         assert session.attachment.is_quiet(BELOW)
         assert session.attachment.finish(Tier.BELOW) == 0
@@ -78,10 +78,10 @@ def test_a_site_that_is_told_of_is_there(subject: Subject) -> None:
     offsets = {
         probe.offset for planned in subject.plan.operations if planned.operation != "SSL_read" for probe in planned.probes
     }
-    session.attachment.shut([Tier.DATA])
+    session.attachment.stop_counting([Tier.DATA])
     session.attachment.finish(Tier.DATA)
     assert session.attachment.site_in(0) in offsets
-    session.attachment.shut(BELOW)
+    session.attachment.stop_counting(BELOW)
     session.attachment.finish(Tier.BELOW)
     assert session.attachment.site_in(0) is None
     session.close()
@@ -93,7 +93,7 @@ def attach_and_hold(subject: Subject, depth: int) -> TraceSession:
     subject.say("hold", depth)
     while session.attachment.is_quiet(BELOW):
         pass
-    session.attachment.shut(BELOW)
+    session.attachment.stop_counting(BELOW)
     return session
 
 
@@ -130,7 +130,7 @@ def test_a_call_that_never_ends_is_given_up_and_told_of(subject: Subject) -> Non
 def test_files_that_come_while_a_tier_is_shut_are_watched_when_it_opens(subject: Subject) -> None:
     [image] = subject.request().images
     session = attach(subject, images=(), wait=True, follow=Rules(lambda: {subject.pid: False}))
-    session.attachment.shut(BELOW)
+    session.attachment.stop_counting(BELOW)
     session.attachment.finish(Tier.BELOW)
     session.extend([image])
     subject.do("calls", 10)
@@ -188,7 +188,7 @@ def test_links_of_ended_processes_are_closed_after_windows_as_well(subject: Subj
         [image] = subject.request().images
         session = attach(subject, links="process", images=(replace(image, pids=(subject.pid, other.pid)),))
         for pid in (other.pid, subject.pid):
-            session.attachment.shut(BELOW)
+            session.attachment.stop_counting(BELOW)
             session.attachment.finish(Tier.BELOW)
             resume(session.attachment, BELOW)
             session.attachment.processes.release([pid])

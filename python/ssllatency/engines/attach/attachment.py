@@ -242,7 +242,7 @@ class Attachment:
         if not self._beside:
             self.processes.attach()
         if self.processes.around:
-            self.processes.around.coming()
+            self.processes.around.before_attach()
         self._probes.add(0, self.images, more or {})
         if self._sees_no_call() and self.images and not (self.request.wait or self._beside):
             raise AttachError(self._why_no_call_can_begin())
@@ -251,7 +251,7 @@ class Attachment:
         if self.processes.meter:
             self.processes.meter.begin(self.targets)
         if self.processes.around:
-            self.processes.around.set()
+            self.processes.around.attached()
 
     def _sees_no_call(self) -> bool:
         """Whether there is no probe at which a call begins, now or once what is held back is set."""
@@ -325,7 +325,7 @@ class Attachment:
         its calls that run."""
         return self.method is kernel.Method.MULTI
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
         self._probes.shut -= set(tiers)
         self._times_taken_in += Tier.BELOW in tiers
@@ -333,15 +333,15 @@ class Attachment:
         if self._probes.held and not self._probes.held - set(tiers):  # now all is attached
             self.span.begin()
             if self.processes.around:
-                self.processes.around.set()
+                self.processes.around.attached()
         self._probes.held -= set(tiers)
 
-    def shut(self, tiers: Collection[Tier]) -> None:
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
         """No call of these tiers that begins from now on counts; those that run are still seen to end."""
         self._probes.shut |= set(tiers)
         self._tell_shut()
 
-    def thin(self, tiers: Collection[Tier]) -> None:
+    def drop_entries(self, tiers: Collection[Tier]) -> None:
         """Of tiers that were just shut: leaves only what sees calls end, where any run on."""
         time.sleep(_SHORT_CALL_S)
         if not self.is_quiet(tiers):  # else they go together with those that see calls end
@@ -467,10 +467,10 @@ class Attachment:
             self._unmatched_exits = self.counters.unmatched_exits
             self.counters.stopped = 1
             if self.processes.around:
-                self.processes.around.going()
+                self.processes.around.before_detach()
         self._probes.close()
         if ends and self.processes.around:
-            self.processes.around.gone()
+            self.processes.around.detached()
 
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""

@@ -15,13 +15,13 @@ class Gates(Protocol):
     def set_probes(self, tiers: Collection[Tier]) -> None:
         """Sets all probes of these tiers; calls don't count before these take them in."""
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
 
-    def shut(self, tiers: Collection[Tier]) -> None:
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
         """No call that begins from now on counts; those that run are still seen to end."""
 
-    def thin(self, tiers: Collection[Tier]) -> None:
+    def drop_entries(self, tiers: Collection[Tier]) -> None:
         """Of tiers that were just shut: leaves only what sees calls end, where any run on."""
 
     def finish(self, tier: Tier) -> int:
@@ -34,7 +34,7 @@ class Gates(Protocol):
 def resume(gates: Gates, tiers: Collection[Tier]) -> None:
     """Watches these tiers again. AttachError where the kernel refuses."""
     gates.set_probes(tiers)
-    gates.take_in(tiers)
+    gates.resume_counting(tiers)
 
 
 class HandshakeGates:
@@ -63,19 +63,19 @@ class HandshakeGates:
         """Set them, as Gates says."""
         self._gates.set_probes(self._those(tiers))
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
         """Count again, as Gates says."""
-        self._gates.take_in(those := self._those(tiers))
+        self._gates.resume_counting(those := self._those(tiers))
         self._shut -= set(those)
 
-    def shut(self, tiers: Collection[Tier]) -> None:
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
         """Stop counting, as Gates says."""
-        self._gates.shut(those := self._those(tiers))
+        self._gates.stop_counting(those := self._those(tiers))
         self._shut |= set(those)
 
-    def thin(self, tiers: Collection[Tier]) -> None:
+    def drop_entries(self, tiers: Collection[Tier]) -> None:
         """Drop entries, as Gates says."""
-        self._gates.thin(self._those(tiers))
+        self._gates.drop_entries(self._those(tiers))
 
     def finish(self, tier: Tier) -> int:
         """End, as Gates says."""
@@ -102,18 +102,18 @@ class JointGates:
         for gates in (*self._others, self._first):
             gates.set_probes(tiers)
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
         """Count again in all of them."""
         for gates in (*self._others, self._first):
-            gates.take_in(tiers)
+            gates.resume_counting(tiers)
 
-    def shut(self, tiers: Collection[Tier]) -> None:
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
         """Stop counting in all of them."""
-        self._each(lambda gates: gates.shut(tiers))
+        self._each(lambda gates: gates.stop_counting(tiers))
 
-    def thin(self, tiers: Collection[Tier]) -> None:
+    def drop_entries(self, tiers: Collection[Tier]) -> None:
         """Drop entries in all of them."""
-        self._each(lambda gates: gates.thin(tiers))
+        self._each(lambda gates: gates.drop_entries(tiers))
 
     def finish(self, tier: Tier) -> int:
         """End all of them, side by side, as the kernel takes some 50 ms over each."""

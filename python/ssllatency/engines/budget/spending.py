@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ssllatency.engines.budget.dearness import Dearness
+from ssllatency.engines.budget.overhead_factor import OverheadFactor
 from ssllatency.engines.cost.spent import Spent, tool_share
 
 
 class Spending:
     """The spending against a `budget`, measured by `spent`, `spent_unhit`, `bursts` and `tool_ns` as Windows has them.
 
-    `dearness` tells how many times the measured price hits cost. `unhit`: no probe had been hit when is_unhit() was asked last;
+    `overhead` tells how many times the measured price hits cost. `unhit`: no probe had been hit when is_unhit() was asked last;
     `rests`: nobody had worked between the two last calls of look_for_rest().
     """
 
@@ -33,7 +33,7 @@ class Spending:
         self._burst = 0
         self._run_ns = 0  # all who pay, by the last look for a rest
         self._used: tuple[float, int, int] | None = None  # when tool_share() was asked, what was used by tracer and traced then
-        self.dearness = Dearness()
+        self.overhead = OverheadFactor()
         self.rests = self.unhit = False
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class Spending:
         return spent.at_s - self._before.at_s, self._dearer(spent.share_since(self._before))
 
     def _dearer(self, share: float | None) -> float | None:
-        return None if share is None else share * self.dearness.factor
+        return None if share is None else share * self.overhead.factor
 
     def overdrawn_s(self) -> float:
         """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget."""

@@ -215,7 +215,7 @@ class Windows:
 
     def _sampling_of(self, tier: Tier) -> Sampling:
         exact_share = self._given_up.get(tier, self._controller.whole)
-        return self._accounts.sampling(tier, self._spending.dearness.factor, exact_share)
+        return self._accounts.sampling(tier, self._spending.overhead.factor, exact_share)
 
     def _record_all_watched(self) -> None:
         """Ends the strata of what is watched all the time, so that the next account has what comes from here on."""
@@ -256,7 +256,7 @@ class Windows:
         if share is None or share <= self._spending.budget or not left:
             return
         tier, now, work = left[0], self._clock(), self._work()
-        self._gates.shut([tier])
+        self._gates.stop_counting([tier])
         self._accounts.count_unfinished(tier, self._gates.finish(tier))
         self._accounts.count_window(tier)
         self._accounts.record(self._totals(), tier, now, work)
@@ -298,8 +298,8 @@ class Windows:
         wanted = self._accounts.tiers[: self._controller.level]
         for tier in wanted[len(self._windowed) :]:
             now, work = self._clock(), self._work()
-            self._gates.shut([tier])
-            self._gates.thin([tier])
+            self._gates.stop_counting([tier])
+            self._gates.drop_entries([tier])
             self._accounts.count_unfinished(tier, self._gates.finish(tier))
             self._accounts.record(self._totals(), tier, now, work)
         for tier in self._windowed[len(wanted) :]:
@@ -319,7 +319,7 @@ class Windows:
         self._stratum.probed = self._work()
         self._stratum.between = self._stratum.probed - self._stratum.planned
         self._gates.set_probes(self._windowed)
-        self._stratum.window = WatchedWindow(*self._at_once(self._gates.take_in))
+        self._stratum.window = WatchedWindow(*self._at_once(self._gates.resume_counting))
         self._stratum.shuts_s += max(0.0, self._stratum.window.opened_s - self._stratum.opens_s)
         self._stratum.phase = _Phase.OPEN
 
@@ -354,8 +354,8 @@ class Windows:
             self._begin_stratum()  # the next window speaks for the time until now as well
 
     def _shut(self) -> None:
-        self._close_window(*self._at_once(self._gates.shut))
-        self._gates.thin(self._windowed)
+        self._close_window(*self._at_once(self._gates.stop_counting))
+        self._gates.drop_entries(self._windowed)
         self._stratum.phase = _Phase.AFTER
 
     def _at_once(self, change: Callable[[tuple[Tier, ...]], None]) -> tuple[float, Work]:
@@ -383,7 +383,7 @@ class Windows:
             self._accounts.count_window(tier)
         self._accounts.seen.update(self._windowed)
         self._stratum.seen = self._totals()
-        self._spending.dearness.heard(self._stratum.between, self._work() - self._stratum.probed)
+        self._spending.overhead.heard(self._stratum.between, self._work() - self._stratum.probed)
         self._controller.heard(
             self._stratum.outside,
             self._spending.share(),

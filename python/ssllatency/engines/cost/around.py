@@ -58,9 +58,12 @@ def look(pids: Collection[int], clock: Callable[[], float] = time.monotonic) -> 
 
 
 class Around:
-    """Takes moments: `coming` before the first probe is set, `set` when all are, `going` before they are removed, `gone` when
-    none is left. `share` says what that comes to. Each may be called more than once: the first call of `coming` and `going`
-    and the last one of the others count, so that several attachments can share one. `before`: what was seen earlier."""
+    """Takes moments: `before_attach` when the first probe is to be set, `attached` when all are, `before_detach` when they are
+    to be removed, `detached` when none is left. `share` says what that comes to.
+
+    Each may be called more than once: the first call of `before_attach` and `before_detach` and the last one of the others
+    count, so that several attachments can share one. `before`: what was seen earlier.
+    """
 
     def __init__(
         self,
@@ -71,37 +74,37 @@ class Around:
     ) -> None:
         self._pids, self._look, self._sleep = tuple(pids), look_at, sleep
         self._began = before or self._look(self._pids)
-        self._coming: Moment | None = None
-        self._set: Moment | None = None
-        self._going: Moment | None = None
-        self._gone: Moment | None = None
+        self._before_attach: Moment | None = None
+        self._attached: Moment | None = None
+        self._before_detach: Moment | None = None
+        self._detached: Moment | None = None
         self._share: float | None = None
 
-    def coming(self) -> None:
+    def before_attach(self) -> None:
         """Probes are about to be set."""
-        self._coming = self._coming or self._look(self._pids)
+        self._before_attach = self._before_attach or self._look(self._pids)
 
-    def set(self) -> None:
+    def attached(self) -> None:
         """All probes of an attachment are set."""
-        self._set = self._look(self._pids)
+        self._attached = self._look(self._pids)
 
-    def going(self) -> None:
+    def before_detach(self) -> None:
         """Probes are about to be removed."""
-        self._going = self._going or self._look(self._pids)
+        self._before_detach = self._before_detach or self._look(self._pids)
 
-    def gone(self) -> None:
+    def detached(self) -> None:
         """All probes of an attachment are removed."""
-        self._gone, self._share = self._look(self._pids), None
+        self._detached, self._share = self._look(self._pids), None
 
     def share(self) -> float | None:
         """The part of their CPU time that tracing took, None where it can't be told. Once the probes are gone it waits for a
         moment, if the processes were busy before."""
-        if self._share is None and self._coming and self._set and self._going and self._gone:
-            before = _pace(self._began, self._coming)
-            traced = _pace(self._set, self._going)
+        if self._share is None and self._before_attach and self._attached and self._before_detach and self._detached:
+            before = _pace(self._began, self._before_attach)
+            traced = _pace(self._attached, self._before_detach)
             if before.is_busy and traced.is_busy:
-                self._sleep(max(0.0, self._gone.at_s + AFTER_S - self._look(()).at_s))
-                self._share = _excess(before, traced, _pace(self._gone, self._look(self._pids)))
+                self._sleep(max(0.0, self._detached.at_s + AFTER_S - self._look(()).at_s))
+                self._share = _excess(before, traced, _pace(self._detached, self._look(self._pids)))
         return self._share
 
 

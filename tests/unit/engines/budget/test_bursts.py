@@ -109,12 +109,12 @@ class Lengths(Server):
     begins_s = 0.0
     lasted_s: list[float]
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
-        super().take_in(tiers)
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
+        super().resume_counting(tiers)
         self.begins_s = self.now_s
 
-    def shut(self, tiers: Collection[Tier]) -> None:
-        super().shut(tiers)
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
+        super().stop_counting(tiers)
         if self.begins_s:
             self.lasted_s.append(self.now_s - self.begins_s)
 

@@ -24,14 +24,14 @@ class Recorded:
     def set_probes(self, tiers: Collection[Tier]) -> None:
         self.log.append((self.name, "set", tuple(tiers)))
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
-        self.log.append((self.name, "take_in", tuple(tiers)))
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "resume_counting", tuple(tiers)))
 
-    def shut(self, tiers: Collection[Tier]) -> None:
-        self.log.append((self.name, "shut", tuple(tiers)))
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "stop_counting", tuple(tiers)))
 
-    def thin(self, tiers: Collection[Tier]) -> None:
-        self.log.append((self.name, "thin", tuple(tiers)))
+    def drop_entries(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "drop_entries", tuple(tiers)))
 
     def finish(self, tier: Tier) -> int:
         self.log.append((self.name, "finish", (tier,)))
@@ -46,16 +46,16 @@ def test_all_go_together_and_the_one_that_counts_is_set_last() -> None:
     functions = Recorded("functions", runs_on=3)
     handshakes = Recorded("handshakes", functions.log, runs_on=5)
     gates = JointGates(functions, HandshakeGates(handshakes))
-    gates.shut(ALL)
-    gates.thin(ALL)
+    gates.stop_counting(ALL)
+    gates.drop_entries(ALL)
     assert gates.finish(Tier.DATA) == 3
     assert gates.finish(Tier.BELOW) == 3
     resume(gates, ALL)
-    assert [entry for entry in functions.log if entry[1] in ("set", "take_in")] == [
+    assert [entry for entry in functions.log if entry[1] in ("set", "resume_counting")] == [
         ("handshakes", "set", ALL),
         ("functions", "set", ALL),
-        ("handshakes", "take_in", ALL),
-        ("functions", "take_in", ALL),
+        ("handshakes", "resume_counting", ALL),
+        ("functions", "resume_counting", ALL),
     ]
     assert gates.finish(Tier.HANDSHAKE) == 3
     finished = [tiers for name, what, tiers in functions.log if (name, what) == ("handshakes", "finish")]
@@ -67,13 +67,13 @@ def test_all_go_together_and_the_one_that_counts_is_set_last() -> None:
 def test_what_handshakes_need_stays_from_then_on() -> None:
     recorded = Recorded("handshakes")
     gates = HandshakeGates(recorded)
-    gates.shut([Tier.DATA])
+    gates.stop_counting([Tier.DATA])
     gates.finish(Tier.DATA)
     gates.keep()
     gates.keep()
-    assert recorded.log[-2:] == [("handshakes", "set", (Tier.DATA,)), ("handshakes", "take_in", (Tier.DATA,))]
-    gates.shut(ALL)
-    gates.thin(ALL)
+    assert recorded.log[-2:] == [("handshakes", "set", (Tier.DATA,)), ("handshakes", "resume_counting", (Tier.DATA,))]
+    gates.stop_counting(ALL)
+    gates.drop_entries(ALL)
     assert gates.finish(Tier.DATA) == 0
     resume(gates, ALL)
     recorded.quiet = False
@@ -86,8 +86,8 @@ def test_all_is_watched_again() -> None:
     gates = HandshakeGates(recorded)
     gates.watch_all()
     assert not recorded.log
-    gates.shut([Tier.BELOW])
+    gates.stop_counting([Tier.BELOW])
     gates.finish(Tier.BELOW)
     gates.watch_all()
     gates.watch_all()
-    assert recorded.log[2:] == [("handshakes", "set", (Tier.BELOW,)), ("handshakes", "take_in", (Tier.BELOW,))]
+    assert recorded.log[2:] == [("handshakes", "set", (Tier.BELOW,)), ("handshakes", "resume_counting", (Tier.BELOW,))]

@@ -83,15 +83,15 @@ class Server:
         self.sleep(self.setting_s)
         self.attached |= set(tiers)
 
-    def take_in(self, tiers: Collection[Tier]) -> None:
+    def resume_counting(self, tiers: Collection[Tier]) -> None:
         assert set(tiers) <= self.attached
         self.counting |= set(tiers)
 
-    def shut(self, tiers: Collection[Tier]) -> None:
+    def stop_counting(self, tiers: Collection[Tier]) -> None:
         assert set(tiers) <= self.attached
         self.counting -= set(tiers)
 
-    def thin(self, tiers: Collection[Tier]) -> None:
+    def drop_entries(self, tiers: Collection[Tier]) -> None:
         assert not self.counting & set(tiers)
         self.sleep(0.001)
 

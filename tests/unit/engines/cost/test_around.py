@@ -36,17 +36,17 @@ def share(server: Server, before_ns: float, traced_ns: float, after_ns: float, b
     around = Around([7], None, server.look, server.work)
     server.call_ns = before_ns
     server.work(before_s)
-    around.coming()
-    around.coming()
+    around.before_attach()
+    around.before_attach()
     server.call_ns = traced_ns
     server.work(0.1)
-    around.set()
+    around.attached()
     server.work(2)
     assert around.share() is None, "not while it is traced"
-    around.going()
+    around.before_detach()
     server.work(0.1)
-    around.going()
-    around.gone()
+    around.before_detach()
+    around.detached()
     server.call_ns = after_ns
     return around.share()
 
@@ -82,11 +82,11 @@ def test_processes_that_have_ended_tell_nothing() -> None:
     server = Server()
     around = Around([7, 8], server.look([7, 8]), server.look, server.work)
     server.work(0.3)
-    around.coming()
-    around.set()
+    around.before_attach()
+    around.attached()
     server.work(1)
-    around.going()
-    around.gone()
+    around.before_detach()
+    around.detached()
     del server.done[7]
     assert around.share() is None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from ssllatency.engines.budget.dearness import Dearness
+from ssllatency.engines.budget.overhead_factor import OverheadFactor
 from ssllatency.model.sampling import Work
 
 BETWEEN = Work(10_000, 100e6, 0.0)  # 10 us a system call
 
 
-def dearness(*windows: Work, between: Work = BETWEEN) -> float:
-    heard = Dearness()
+def factor(*windows: Work, between: Work = BETWEEN) -> float:
+    heard = OverheadFactor()
     for watched in windows:
         heard.heard(between, watched)
     return heard.factor
@@ -20,21 +20,21 @@ def dearness(*windows: Work, between: Work = BETWEEN) -> float:
 
 def test_the_excess_is_what_hits_take() -> None:
     """20 us a system call, of which 4 are known to be tracing's: it took 10, less the margin."""
-    assert dearness(Work(1_000, 16e6, 4e6)) == pytest.approx(2.5, rel=0.05)
+    assert factor(Work(1_000, 16e6, 4e6)) == pytest.approx(2.5, rel=0.05)
 
 
 def test_hits_are_not_cheaper_than_measured() -> None:
-    assert dearness(Work(1_000, 8e6, 4e6)) == 1.0
+    assert factor(Work(1_000, 8e6, 4e6)) == 1.0
 
 
 def test_what_is_out_of_all_proportion_is_bounded() -> None:
-    assert dearness(Work(1_000, 900e6, 4e6)) == 4.0
+    assert factor(Work(1_000, 900e6, 4e6)) == 4.0
 
 
 @pytest.mark.parametrize("between", [Work(), Work(0.0, 100e6, 0.0), Work(10_000, None, None)])
 def test_without_system_calls_nothing_is_known(between: Work) -> None:
-    assert dearness(Work(1_000, 16e6, 4e6), between=between) == 1.0
+    assert factor(Work(1_000, 16e6, 4e6), between=between) == 1.0
 
 
 def test_what_was_long_ago_counts_little() -> None:
-    assert dearness(*[Work(1_000, 16e6, 4e6)] * 5, *[Work(1_000, 6.5e6, 4e6)] * 60) == 1.0
+    assert factor(*[Work(1_000, 16e6, 4e6)] * 5, *[Work(1_000, 6.5e6, 4e6)] * 60) == 1.0

@@ -12,7 +12,7 @@ _MOST = 4.0
 _KEPT = 0.9  # of what was seen until a window: servers change
 
 
-class Dearness:
+class OverheadFactor:
     """Hears what the processes did in windows and between them."""
 
     def __init__(self) -> None:
