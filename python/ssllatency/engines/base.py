@@ -78,7 +78,7 @@ MOST_NAMES = int(abi.FollowLimits.NAMES)  # the most names by which processes th
 
 @dataclass(frozen=True)
 class Request:
-    """What to trace. `everyone`: whoever maps the files; else only the images' processes.
+    """A trace that is asked for. `everyone`: whoever maps the files; else only the images' processes.
 
     `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
     tracing costs. `budget`: the part of its CPU time that tracing may take of any process, None for any part; not bpftrace's.

@@ -71,8 +71,8 @@ def childless(selection: Selection) -> bool:
 def load_early(
     selection: Selection, stack: ExitStack, *, wait: bool = False, meanwhile: Callable[[], object] = lambda: None
 ) -> Following | None:
-    """What will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or the
-    kernel refuses: that is found out and told when the probes are attached. `meanwhile`: what there is to do until then."""
+    """Return what will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or
+    the kernel refuses: that is found out and told when the probes are attached. `meanwhile`: what there is to do until then."""
     rules = rules_for(selection, wait=wait)
     if rules is None:
         meanwhile()
@@ -381,6 +381,6 @@ class Follower:
             self._hear(self._attachment.following)
 
     def _heard_of(self, pid: int) -> Told:
-        """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
+        """Take what the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
         self._hear_more()
         return self._waiting.take(pid)

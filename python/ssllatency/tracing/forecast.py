@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine would cost that can't remove probes while it runs: told before it attaches, by what the processes do now."""
+"""The cost of an engine that can't remove probes while it runs: told before it attaches, by what the processes do now."""
 
 from __future__ import annotations
 

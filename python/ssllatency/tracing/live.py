@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands share that trace processes while they run: privileges, signals, the first words, the end."""
+"""Common parts of the commands that trace processes while they run: privileges, signals, the first words, the end."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def resolved_ahead(
     modules: Sequence[str] = (),
     load: Callable[[Resolved], None] | None = None,
 ) -> Resolved:
-    """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned: `modules`,
-    which the caller imports once this is done, and what follows later processes. `load` may have more loaded, and gets what is
-    known before any file is."""
+    """Return what is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned:
+    `modules`, which the caller imports once this is done, and what follows later processes. `load` may have more loaded, and
+    gets what is known before any file is."""
 
     def load_early(known: Resolved, stack: ExitStack) -> Following | None:
         from ssllatency.tracing.follow import load_early
@@ -108,7 +108,7 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
-    """What the options say that all these commands have."""
+    """Return the request of the options that all these commands have."""
     from ssllatency.tracing.follow import childless, rules_for
 
     wait = getattr(arguments, "wait", False)
@@ -215,12 +215,12 @@ class RunEnd:
 
 
 def pause_s(due_s: float, most_s: float) -> float:
-    """How long may be waited until a session is polled: so long, or less where that is due."""
+    """Return how long may be waited until a source is polled: so long, or less where that is due."""
     return min(most_s, max(_LEAST_PAUSE_S, due_s - time.monotonic()))
 
 
 def look_pause_s(due_s: float) -> float:
-    """The same of a session of handshakes that hands some over one by one."""
+    """The same of a source of handshakes that hands some over one by one."""
     return pause_s(due_s, _LOOK_S if due_s == math.inf else _LOOK_AT_WINDOWS_S)
 
 

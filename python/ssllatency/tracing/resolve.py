@@ -167,7 +167,7 @@ def resolve(
 
 
 def _other_tls(processes: Iterable[Process], known_files: KnownFiles) -> str:
-    """What TLS was found that isn't traced: where there is some, that is the reason, and no library is waited for."""
+    """Name the TLS that was found and isn't traced: where there is some, that is the reason, and no library is waited for."""
     return " ".join(untraced_notes(processes, known_files, beside_openssl=False))
 
 
@@ -338,7 +338,7 @@ def untraced_notes(processes: Iterable[Process], known_files: KnownFiles, *, bes
 
 
 def _dangers(everyone: bool) -> Hazards:
-    """What a process could bring on which the probes are set, which those that share the files may be, and later ones.
+    """Return what a process could bring on which the probes are set, which those that share the files may be, and later ones.
 
     Shadow stacks are off unless a process's environment asks for them, so they are expected only where some process has one.
     """

@@ -76,7 +76,7 @@ def _load_ahead(known: Resolved, arguments: argparse.Namespace) -> None:
 
 
 def _printers(arguments: argparse.Namespace) -> tuple[Callable[[Sequence[Single]], None], Callable[[Snapshot], None]]:
-    """What prints handshakes that took long, and what prints a snapshot. The reports are imported here: not before the probes
+    """Return printers of handshakes that took long, and of snapshots. The reports are imported here: not before the probes
     are attached, and not days later, when another version of them may have been installed."""
     from ssllatency.output.page import output_page
     from ssllatency.reports.documents import document

@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
-    """What prints a snapshot. The reports are imported here: not before the probes are attached, and not days later, when
-    another version of them may have been installed."""
+    """Return a printer of snapshots. The reports are imported here: not before the probes are attached, and not days later,
+    when another version of them may have been installed."""
     from ssllatency.output.page import output_page
     from ssllatency.reports.documents import document
     from ssllatency.reports.text import trace as text

@@ -27,7 +27,7 @@ _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file differen
 
 
 class FileStatus(NamedTuple):
-    """What changes when a file is written to, or copied to another layer of its overlay."""
+    """The part of a file's status that changes when it is written to, or copied to another layer of its overlay."""
 
     device: int
     inode: int

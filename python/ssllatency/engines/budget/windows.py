@@ -38,7 +38,7 @@ _LEAST_LINGER_S = 0.2  # how long calls that began in a window are followed past
 
 
 class _Phase(Enum):
-    """Where the tiers in windows are in their stratum."""
+    """The phases of a stratum of the tiers in windows."""
 
     BEFORE = "before its window"
     OPEN = "in it"
@@ -198,8 +198,8 @@ class Windows:
         return self._spending.rests if self._windowed else self._spending.unhit
 
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
-        """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
-        begins."""
+        """Return what was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such
+        account begins."""
         if anew and not self._over:
             self._record_all_watched()
         seen = tuple(self.by_tier().values())
@@ -251,7 +251,7 @@ class Windows:
         self._look()
 
     def _give_up_if_too_dear(self) -> None:
-        """Where probes can't be set again: removes those of the first tier that is watched, if all cost too much."""
+        """Removes those of the first tier that is watched, if all cost too much: for probes that can't be set again."""
         share, left = self._spending.share(), [tier for tier in self._accounts.tiers if tier not in self._given_up]
         if share is None or share <= self._spending.budget or not left:
             return

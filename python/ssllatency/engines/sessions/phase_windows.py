@@ -78,7 +78,7 @@ class PhaseWindows:
             self._windows.finish()
 
     def notes(self, within_data: int) -> Iterator[str]:
-        """What the budget means for what was counted."""
+        """Sentences about what the budget means for what was counted."""
         if self._budget is None:
             return
         if within_data:

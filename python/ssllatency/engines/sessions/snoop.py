@@ -42,7 +42,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # of the module struct, by bytes
 
 
 def _code(kind: Any) -> str:
-    """What stands for a member of a record in a format of the module struct."""
+    """Return the code of a member of a record in a format of the module struct."""
     size = ctypes.sizeof(kind)
     if issubclass(kind, ctypes.Array):
         return f"{size}s"
@@ -82,7 +82,7 @@ class EventFilter:
 
 @dataclass(frozen=True)
 class Whom:
-    """What is to be told of who shook hands, in calls that end a handshake. `plan_of` shows where a file keeps it."""
+    """Labels that are to be told of who shook hands, in calls that end a handshake. `plan_of` shows where a file keeps it."""
 
     by: tuple[Label, ...]
     peer_prefix: PeerPrefix
@@ -90,7 +90,7 @@ class Whom:
 
 
 class EventKeys:
-    """What the keys of events stand for."""
+    """Meanings of the keys of events."""
 
     def __init__(self, operations: list[str], by: Sequence[Label] = (), texts: Texts | None = None) -> None:
         self._operations, self._by, self._texts = operations, by, texts or Texts(tuple)
@@ -273,8 +273,8 @@ class SnoopSession:
         return self._ring is not None and self._ring.wait(timeout_s)
 
     def batches(self) -> Iterator[bytes]:
-        """What waits in the ring now, for `events_of`; ends when it has been read. With a budget small ones: `poll` may be due
-        after each."""
+        """Take what waits in the ring now, for `events_of`; ends when it has been read. With a budget small ones: `poll` may be
+        due after each."""
         if self._ring is None:
             return iter(())
         return iter(self._ring.read if self._request.budget is None else partial(self._ring.read, _SMALL_BATCH), b"")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a condition may be about: subjects (handshakes, their parts and endings, functions) and figures of them.
+"""Metrics that a condition may be about: subjects (handshakes, their parts and endings, functions) and figures of them.
 
 Of each interval a subject takes a sample; a figure is computed of the samples of several intervals, as if they had been one.
 It is None where it isn't known: nothing was counted, or functions were watched in windows only.
@@ -38,7 +38,7 @@ _OVERFLOW_NS = 2.0**36  # what is longer than the histogram's last bucket counts
 
 
 class Unit(Enum):
-    """What a figure is given in, and how its value is written."""
+    """The unit that a figure is given in, and how its value is written."""
 
     TIME = "a time with its unit, as 50ms"
     SHARE = "a percentage, as 5%"
@@ -76,7 +76,7 @@ class MetricFigure:
 
 @dataclass(frozen=True)
 class MetricSubject:
-    """What is measured. `default` is the figure that is meant where none is named, "" where one must be."""
+    """A thing that is measured. `default` is the figure that is meant where none is named, "" where one must be."""
 
     name: str
     sample: Callable[[Snapshot], IntervalSample]
@@ -93,7 +93,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """As in a condition."""
+        """The name that it has in a condition."""
         return f"{self.subject.name} {self.figure.name}"
 
 
