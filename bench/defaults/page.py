@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from bench.defaults.half_load import P50, P99
@@ -49,17 +49,21 @@ clients measured (h2load), in microseconds.
 
 def kept_table(works: Mapping[str, Measured]) -> str:
     """A row for each command, a column for each work."""
-    names = list(dict.fromkeys(name for measured in works.values() for name in measured.visits))
+    pairs = {work: {name: measured.pairs(name, COST) for name in measured.visits} for work, measured in works.items()}
+    return kept_pairs(pairs)
+
+
+def kept_pairs(works: Mapping[str, Mapping[str, Sequence[Pair]]]) -> str:
+    """The same of costs without and with each command."""
+    names = list(dict.fromkeys(name for measured in works.values() for name in measured))
     rows = [("", *works), ("---", *["---:"] * len(works))]
     for name in names:
-        rows.append((name, *(_kept(measured, name) for measured in works.values())))
+        rows.append((name, *(_kept(measured.get(name, ())) for measured in works.values())))
     return _table(rows)
 
 
-def _kept(measured: Measured, name: str) -> str:
-    if name not in measured.visits:
-        return ""
-    return _percent(of_mean([pair.without / pair.traced for pair in measured.pairs(name, COST)]))
+def _kept(pairs: Sequence[Pair]) -> str:
+    return _percent(of_mean([pair.without / pair.traced for pair in pairs])) if pairs else ""
 
 
 def half_table(measured: Measured) -> str:

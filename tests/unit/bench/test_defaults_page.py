@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from bench.defaults.borders import END, START
 from bench.defaults.half_load import P50, P99, quantile, times_us
 from bench.defaults.page import half_table, kept_table
 from bench.defaults.runs import commands, some
 from bench.defaults.servers import transactions
+from bench.defaults.turns import in_turns, make_page
+from bench.intervals import Pair
 from bench.rounds import COST, Measured, Sample, Visit
-from bench.tracers import AGAIN, BenchError
+from bench.tracers import AGAIN, BenchError, Tracer
 
 
 def measured(**traced: list[float]) -> Measured:
@@ -30,6 +36,42 @@ def test_what_is_kept_is_a_part_of_the_rate_and_what_was_not_measured_is_left_ou
     assert trace.startswith("| trace | 90.0 % (")
     assert trace.endswith("| 50.0 % (50.0 to 50.0) |")
     assert top == "| top | 100.0 % (100.0 to 100.0) |  |"
+
+
+class Drifting:
+    """A work that costs more each time, and 10 more with a tracer."""
+
+    def __init__(self) -> None:
+        self.cost = 90.0
+
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        yield
+
+    def untraced(self) -> Sample:
+        self.cost += 10.0
+        return {COST: self.cost}
+
+    def traced(self, tracer: Tracer) -> Sample:
+        return {COST: self.untraced()[COST] + (10.0 if tracer.command else 0.0)}
+
+
+def test_a_turn_is_compared_with_its_neighbours() -> None:
+    pairs = in_turns(Drifting(), some("trace"), 2)
+    assert pairs == {
+        AGAIN: [Pair(110.0, 110.0), Pair(150.0, 150.0)],
+        "trace": [Pair(130.0, 140.0), Pair(170.0, 180.0)],
+    }
+
+
+def test_a_page_of_turns_says_how_many_there_were() -> None:
+    turns = {"nginx": {"trace": [Pair(9.0, 10.0)] * 5}}
+    borders = {border: {"trace": [Pair(8.0, 10.0)] * 3} for border in (START, END)}
+    text = make_page(turns, borders, "A hit takes 1 ns.", 1.0)
+    assert "5 times" in text
+    assert "run, 3 times" in text
+    assert "| trace | 90.0 % (90.0 to 90.0) |" in text
+    assert "| trace | 80.0 % (80.0 to 80.0) | 80.0 % (80.0 to 80.0) |" in text
 
 
 def test_latencies_stand_beside_each_other() -> None:

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what a server and a stranger keep while `trace` and `handshakes` run with nothing but a target, in many short turns
+with and without: what else the machine does from one minute to the next is in both alike."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+from bench import command, hits
+from bench.defaults import servers
+from bench.defaults.borders import END, START, at_borders
+from bench.defaults.page import kept_pairs
+from bench.defaults.runs import ServerWork, StrangerWork, some
+from bench.intervals import Pair
+from bench.page import machine
+from bench.rounds import COST, Work
+from bench.tracers import AGAIN, Tracer
+from bench.works import build_pump, choose_cpus
+
+_STRANGER_TURNS = 500_000  # of a stranger, about as long as the others are looked at
+PAGE = """\
+# What the defaults keep, by turns
+
+Written by `make bench-turns`; run it again to measure your own machine. [defaults.md](defaults.md) has more commands and
+servers, with wider bounds.
+
+{machine}
+
+Each command runs with nothing but a target (`-p PID`) for {seconds:g} s, between two times as long without it, {pairs} times
+in turn on the same server under the same load. What is kept is the rate at which clients are answered, by the mean of the
+rates just before and just after; with its 95 % interval. It begins when the command says that it traces, so that the first
+look at the cost is in it, which in a run of minutes is a small part. *{again}* is no tracing measured as if it were a command.
+Servers, clients and the stranger are those of [defaults.md](defaults.md).
+
+{hits}
+
+{kept}
+
+## Where it starts and ends
+
+What the nginx of the first column keeps in the one second that begins with the command's start, in which files are looked at,
+programs loaded and probes set, and in the one that begins with Ctrl-C, in which probes are removed and the report is made; each
+beside the seconds just before and just after the run, {borders} times. The kernel's work for probes is a part of that. The
+command itself runs on the server's or the client's CPU meanwhile.
+
+{at_borders}
+"""
+Results = Mapping[str, Mapping[str, Sequence[Pair]]]
+
+
+def in_turns(work: Work, tracers: Sequence[Tracer], number: int) -> dict[str, list[Pair]]:
+    """So many pairs of each tracer: its cost, and the mean of those just before and just after."""
+    pairs: dict[str, list[Pair]] = {tracer.name: [] for tracer in tracers}
+    with work.round():
+        before = work.untraced()[COST]
+        for _ in range(number):
+            for tracer in tracers:
+                traced = work.traced(tracer)[COST]
+                after = work.untraced()[COST]
+                pairs[tracer.name].append(Pair((before + after) / 2, traced))
+                before = after
+    return pairs
+
+
+def _works(directory: Path, seconds: float) -> Iterator[tuple[str, Work]]:
+    cpus = choose_cpus()
+    for name, options in (("nginx, kept connections", ()), ("nginx, close", ("-H", "Connection: close"))):
+        yield name, ServerWork(partial(servers.nginx, directory, cpus, *options), directory, seconds)
+    yield "a stranger", StrangerWork(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
+
+
+def measured(directory: Path, number: int, seconds: float) -> Results:
+    """The pairs of each work by command."""
+    results = {}
+    for name, work in _works(directory, seconds):
+        print(f"==> by turns: {name}", file=sys.stderr)
+        results[name] = in_turns(work, some("trace", "handshakes"), number)
+    return results
+
+
+def measured_at_borders(directory: Path, number: int) -> Results:
+    """The pairs of each border by command."""
+    print("==> starts and ends", file=sys.stderr)
+    with servers.nginx(directory, choose_cpus()) as served:
+        by_name = {
+            tracer.name: at_borders(served, tracer, directory, number)
+            for tracer in some("trace", "handshakes")
+            if tracer.command
+        }
+    return {border: {name: pairs[border] for name, pairs in by_name.items()} for border in (START, END)}
+
+
+def make_page(results: Results, borders: Results, costs: str, seconds: float) -> str:
+    """The page of these results; `costs`: the sentence about what a hit took meanwhile."""
+    return PAGE.format(
+        machine=machine(),
+        seconds=seconds,
+        pairs=_number(results),
+        again=AGAIN,
+        hits=costs,
+        kept=kept_pairs(results),
+        borders=_number(borders),
+        at_borders=kept_pairs(borders),
+    )
+
+
+def _number(results: Results) -> int:
+    return min(len(pairs) for work in results.values() for pairs in work.values())
+
+
+def main() -> int:
+    """Measure, and print or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=24, metavar="N", help="how many pairs of turns, at least 2 (24)")
+    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="how long a turn is measured (1)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
+    arguments = parser.parse_args()
+
+    def page() -> str:
+        paid = hits.Hits()
+        paid.measure()
+        with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
+            results = measured(Path(directory), arguments.pairs, arguments.seconds)
+            borders = measured_at_borders(Path(directory), max(2, arguments.pairs // 2))
+        paid.measure()
+        return make_page(results, borders, hits.sentence(paid.median), arguments.seconds)
+
+    return command.run(page, arguments.output, "bench-turns")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
