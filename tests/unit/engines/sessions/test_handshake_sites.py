@@ -9,11 +9,11 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.code.machine import Cost
-from ssllatency.engines.sessions.handshake_sites import phase_sites, row_mask
+from ssllatency.engines.sessions.handshake_sites import error_sites, phase_sites, raised_sites, row_mask, tell_why
 from ssllatency.model.handshakes import Label
-from ssllatency.probes.handshake.plan import PhaseCall
+from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
 from ssllatency.probes.plan import Probe, Role
-from ssllatency.stacks.phases import Phase
+from ssllatency.stacks.phases import ErrorKind, Phase
 from ssllatency.stacks.registry import stack_named
 
 
@@ -60,3 +60,36 @@ def test_session_lookups_are_marked_by_what_they_look_at(callee: str, mark: int)
     begin, end = (Probe(at, at, role, "call 0x10", Cost.EMULATED, 8) for at, role in ((16, Role.ENTRY), (21, Role.EXIT)))
     ((_, cookie),), _ = phase_sites([PhaseCall(Phase.SESSION_LOOKUP, callee, begin, (end,))], stack_named("openssl").offers)
     assert cookie == abi.Part.SESSION_LOOKUP | 8 << abi.PhaseCookie.STACK | mark
+
+
+def plan(*kinds: ErrorKind, makes_handshakes: bool) -> HandshakePlan:
+    """A library with an error site of each kind, 16 bytes apart."""
+    errors = tuple(
+        ErrorSite(kind, "", Probe(16 * n, 16 * n, Role.ENTRY, "call", Cost.EMULATED)) for n, kind in enumerate(kinds, 1)
+    )
+    begin, end = Probe(0, 0, Role.ENTRY, "call", Cost.EMULATED), Probe(5, 5, Role.EXIT, "test", Cost.EMULATED)
+    calls = (PhaseCall(Phase.CALLBACKS, "cert_cb", begin, (end,)),) if makes_handshakes else ()
+    return HandshakePlan("", "", "openssl", calls, (), None, False, errors, None, {}, ())
+
+
+LIBCRYPTO = plan(ErrorKind.RAISE, makes_handshakes=False)
+LIBSSL = plan(ErrorKind.FATAL, ErrorKind.OWN, makes_handshakes=True)
+OLDER = plan(ErrorKind.FATAL, makes_handshakes=True)
+WHOLE = plan(ErrorKind.FATAL, ErrorKind.RAISE, makes_handshakes=True)
+
+
+@pytest.mark.parametrize(("plans", "told"), [
+    ((LIBSSL, LIBCRYPTO), True),
+    ((LIBCRYPTO,), True),  # nothing makes handshakes yet
+    ((), True),
+    ((LIBSSL, LIBCRYPTO, OLDER), False),
+    ((WHOLE,), False),
+])  # fmt: skip
+def test_errors_below_matter_where_a_library_does_not_tell_why(plans: tuple[HandshakePlan, ...], told: bool) -> None:
+    assert tell_why(plans) is told
+
+
+def test_what_is_raised_is_all_but_what_a_library_tells_itself() -> None:
+    assert [offset for offset, _ in raised_sites(WHOLE)] == [32]
+    assert raised_sites(LIBSSL) == []
+    assert [cookie for _, cookie in error_sites(LIBSSL.errors)] == [1 << abi.ErrorCookie.FATAL | 2, 1]

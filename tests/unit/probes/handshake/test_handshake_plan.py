@@ -216,6 +216,17 @@ def test_alerts_are_seen_where_the_handshake_is_broken_off(name: str) -> None:
         assert image.function_bounds(fatal[0].probe.address) == image.function_bounds(named.address)
 
 
+@pytest.mark.parametrize("name", QUICK)
+def test_why_it_breaks_off_is_seen_at_its_calls(name: str) -> None:
+    """The handshake's own, since 3.2 the record layer's and QUIC's. OpenSSL 1.1.1 has no such function, and in node libcrypto
+    calls it as well."""
+    _, plan = found(name)
+    own = [site for site in plan.errors if site.kind == "own"]
+    number = 0 if "1.1" in name or name == "node" else 3 if "3.5" in name else 1
+    assert [site.function for site in own] == ["ERR_vset_error"] * number
+    assert all(site.probe.cost is Cost.EMULATED for site in own)
+
+
 @pytest.mark.parametrize("name", slow_except([*LIBCRYPTO, "node"], "libcrypto-host"))
 def test_errors_and_offload_are_seen_in_libcrypto(name: str) -> None:
     image, plan = found(name)
