@@ -20,6 +20,7 @@ from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
+_QUERY = '"\\`'
 _LONGEST = 250  # characters of a label's value
 _MOST_REMEMBERED = 4096  # containers
 _NAMES_LAST_S = 60.0  # before a container whose name wasn't found is looked for again
@@ -104,5 +105,6 @@ class Services:
 
 
 def _clean(value: str) -> str:
-    """A label's value: printable, and no longer than is of use."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)[:_LONGEST]
+    """A label's value: printable, no longer than is of use, and without what ends a text or escapes in PromQL: dashboards put
+    values between quotes as they are."""
+    return "".join(c if c.isprintable() and c not in _QUERY else "\N{REPLACEMENT CHARACTER}" for c in value)[:_LONGEST]

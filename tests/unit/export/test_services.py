@@ -128,3 +128,10 @@ def test_when_a_real_process_started_and_that_it_has_ended() -> None:
         process.kill()
         process.wait()
         assert found.started(process.pid) is None
+
+
+def test_no_name_ends_the_text_that_a_query_puts_it_into(services: Services) -> None:
+    """Grafana puts a label's value between quotes as it is: a process called `"} or vector(9` would be part of the query."""
+    for name in ('x"} or vector(9', "x\\", "x`y"):
+        found = dict(services.labels_in(name, ""))
+        assert found["service"] == found["comm"] == "".join("\N{REPLACEMENT CHARACTER}" if c in '"\\`' else c for c in name)

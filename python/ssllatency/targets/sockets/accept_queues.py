@@ -23,7 +23,7 @@ from ssllatency.targets.processes import PROC
 from ssllatency.targets.sockets.holders import Holders
 from ssllatency.targets.sockets.listening import whole_table
 from ssllatency.targets.sockets.namespace_total import NamespaceTotal
-from ssllatency.targets.sockets.sock_diag import ListeningSocket, listen_overflows, listening_sockets
+from ssllatency.targets.sockets.sock_diag import Listening, ListeningSocket, listen_overflows, listening_sockets
 
 _MOST = 4096  # addresses with drops: those of more, once nobody listens there, are told together
 _MOST_IN_TABLE = 4096  # sockets of a family in a namespace that isn't entered
@@ -34,7 +34,7 @@ class _Namespace:
     """A network namespace. `first`: its ListenOverflows when it was first looked at. `seen`: the drops of each socket by its
     cookie. `told`: the overflows by place; `left`: drops of the last reading that weren't told, as ListenOverflows may have
     been read a moment before them. `untold`: overflows of which it isn't known whether they are the processes', as the
-    descriptors of some may not be read."""
+    descriptors of some may not be read, or there are too many sockets."""
 
     first: int
     is_new: bool = True
@@ -46,8 +46,9 @@ class _Namespace:
     limits: dict[Place, int] = field(default_factory=dict)
     untold: int = 0
 
-    def take(self, sockets: Collection[ListeningSocket], overflows: int, pids: Collection[int], proc: Path) -> None:
+    def take(self, listening: Listening, overflows: int, pids: Collection[int], proc: Path) -> None:
         """The next reading."""
+        sockets = listening.sockets
         fresh = {one.cookie for one in sockets} - self.seen.keys()
         if self._ask(sockets, pids, proc, again=bool(fresh) and not self.is_new):
             fresh = set()
@@ -58,7 +59,7 @@ class _Namespace:
                 before = self.seen.get(one.cookie, one.drops if self.is_new else 0)
                 drops[one.port, one.address] += (one.drops - before) % 2**32
         self._tell(drops, overflows - self.first)
-        if self.holders.hidden:
+        if self.holders.hidden or not listening.all_seen:
             self.untold = max(self.untold, overflows - self.first - self.told.total())
         # Those whose owners are asked for later count from their beginning then.
         self.seen = {one.cookie: one.drops for one in sockets if one.cookie not in fresh or one.cookie in self.owned}
@@ -145,7 +146,7 @@ class AcceptQueues:
         """Takes it by this process; whether that was in the namespace all the time, as it may enter another meanwhile."""
         first = listen_overflows(folder)
         namespace = self._namespaces.get(name)
-        sockets: Collection[ListeningSocket] = ()
+        sockets = Listening(())
         if not isinstance(namespace, NamespaceTotal):
             try:
                 sockets = listening_sockets(None if name == self._home else folder / "ns" / "net")

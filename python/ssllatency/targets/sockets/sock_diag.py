@@ -10,7 +10,7 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -50,7 +50,15 @@ class ListeningSocket:
     drops: int
 
 
-def listening_sockets(namespace: Path | None = None) -> list[ListeningSocket]:
+@dataclass(frozen=True)
+class Listening:
+    """The sockets that listen in a network namespace. `all_seen`: there are no others, which were too many to look at."""
+
+    sockets: Sequence[ListeningSocket]
+    all_seen: bool = True
+
+
+def listening_sockets(namespace: Path | None = None) -> Listening:
     """Those of a network namespace, given as its file; of our own without one; at most a few thousand. OSError where the kernel
     doesn't tell, or doesn't let us in."""
     if namespace is None:
@@ -84,7 +92,7 @@ def _no_number() -> int:
     raise OSError("the kernel doesn't tell how often accept queues were full")
 
 
-def _dumped_in(namespace: Path) -> list[ListeningSocket]:
+def _dumped_in(namespace: Path) -> Listening:
     """To be called in a thread of its own, which stays in the namespace."""
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -95,11 +103,12 @@ def _dumped_in(namespace: Path) -> list[ListeningSocket]:
     return _dumped()
 
 
-def _dumped() -> list[ListeningSocket]:
+def _dumped() -> Listening:
     """Each once: an answer in several pieces may tell of one twice."""
     import socket  # takes a while to bring in
 
     found: dict[int, ListeningSocket] = {}
+    all_seen = True
     for family in (socket.AF_INET, socket.AF_INET6):
         # One for each, as the kernel answers one request at a time, and the first answer may not be read to its end.
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
@@ -108,9 +117,10 @@ def _dumped() -> list[ListeningSocket]:
             kernel.sendto(
                 _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 0, 0) + request, (0, 0)
             )
-            answers = iter(lambda: kernel.recv(_PIECE), b"")
-            found |= {one.cookie: one for one in islice(sockets_of(answers), _MOST)}
-    return [*found.values()]
+            sockets = sockets_of(iter(lambda: kernel.recv(_PIECE), b""))
+            found |= {one.cookie: one for one in islice(sockets, _MOST)}
+            all_seen &= next(sockets, None) is None
+    return Listening([*found.values()], all_seen)
 
 
 def sockets_of(answers: Iterator[bytes]) -> Iterator[ListeningSocket]:

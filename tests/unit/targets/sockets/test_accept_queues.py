@@ -17,7 +17,7 @@ import pytest
 from ssllatency.accept_queue import AcceptQueue, AcceptQueueReading
 from ssllatency.targets.sockets import accept_queues, holders, sock_diag
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
-from ssllatency.targets.sockets.sock_diag import ListeningSocket, listening_sockets
+from ssllatency.targets.sockets.sock_diag import Listening, ListeningSocket, listening_sockets
 
 OURS = [os.getpid()]
 HOLDS = 2
@@ -109,7 +109,9 @@ def test_what_is_dropped_for_another_reason_is_no_overflow(monkeypatch: pytest.M
     with full(connections=0) as listening:
         inode = str(os.fstat(listening.fileno()).st_ino)
         monkeypatch.setattr(
-            accept_queues, "listening_sockets", lambda _: [ListeningSocket(1, inode, 443, "0.0.0.0", 511, next(drops))]
+            accept_queues,
+            "listening_sockets",
+            lambda _: Listening((ListeningSocket(1, inode, 443, "0.0.0.0", 511, next(drops)),)),
         )
         monkeypatch.setattr(accept_queues, "listen_overflows", lambda _: next(overflows))
         queues = AcceptQueues()
@@ -145,7 +147,7 @@ def test_a_process_that_goes_into_another_namespace_meanwhile_is_passed_over(mon
     """What is read of it then is of the other one."""
     names = iter(["net:[1]", "net:[2]", "net:[3]"])  # ours, its own, and what it is in after the reading
     monkeypatch.setattr(AcceptQueues, "_namespace_of", lambda *_: next(names))
-    monkeypatch.setattr(accept_queues, "listening_sockets", lambda _: [])
+    monkeypatch.setattr(accept_queues, "listening_sockets", lambda _: Listening(()))
     assert AcceptQueues().read(OURS) == AcceptQueueReading(None)
 
 
@@ -186,7 +188,7 @@ def test_another_network_namespace_is_looked_into() -> None:
         network = Path("/proc", str(other.pid), "ns", "net").stat().st_ino
         queues, there = AcceptQueues(), AcceptQueue(4433, "127.0.0.1", 3, 0, network)
         assert queues.read([other.pid]).queues == (there,)
-        assert 4433 not in {one.port for one in listening_sockets()}
+        assert 4433 not in {one.port for one in listening_sockets().sockets}
         assert Path("/proc/self/ns/net").readlink() == Path("/proc/thread-self/ns/net").readlink() == home
         other.communicate()
     assert queues.read([]).queues == (there,)
@@ -195,9 +197,26 @@ def test_another_network_namespace_is_looked_into() -> None:
 def test_more_sockets_than_are_looked_at_hide_none_of_the_other_family(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sock_diag, "_MOST", 1)
     with full(), full(), full(socket.AF_INET6, connections=0):
-        found = listening_sockets()
+        found = listening_sockets().sockets
         assert len(found) == 2
         assert {":" in one.address for one in found} == {True, False}
+
+
+def test_sockets_of_others_beyond_what_is_looked_at_hide_no_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user can open thousands, so that a server's isn't among those that are looked at: then it isn't known whose it is."""
+    monkeypatch.setattr(sock_diag, "_MOST", 0)
+    with full() as listening:
+        queues = AcceptQueues()
+        assert queues.read(OURS).untold == 0
+        knock(listening, 3)
+        reading = queues.read(OURS)
+        assert at(reading, listening) is None
+        assert reading.untold >= 3
+        monkeypatch.setattr(sock_diag, "_MOST", 4096)
+        queues = AcceptQueues()
+        queues.read(OURS)
+        knock(listening, 2)
+        assert queues.read(OURS).untold == 0
 
 
 def told(*readings: tuple[int, dict[int, int]]) -> list[dict[int, int]]:
@@ -210,7 +229,7 @@ def told(*readings: tuple[int, dict[int, int]]) -> list[dict[int, int]]:
         results = []
         for overflows, drops in readings:
             sockets = [ListeningSocket(port, inodes[port], port, "::", 511, number) for port, number in drops.items()]
-            namespace.take(sockets, overflows, OURS, Path("/proc"))
+            namespace.take(Listening(sockets), overflows, OURS, Path("/proc"))
             results.append({queue.port: queue.overflows for queue in namespace.queues})
     return results
 
