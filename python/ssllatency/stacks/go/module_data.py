@@ -23,7 +23,7 @@ _MAGIC_END = {
 }  # with the quantum and 8 bytes a word
 _OF_1_18, _OF_1_20 = 0xF0, 0xF1  # the first byte of the magic number
 _OLDER = (0xFA, 0xFB)
-_MOST_HEADERS = 16
+_MOST_HEADERS, _MOST_PLACES = 16, 1 << 12  # that look like one; of the bytes behind its first, of which a program has few
 _NAMES, _PC_TABLE, _FUNCTIONS = 32, 56, 64  # in the header: the offsets of the tables of names, pc values and functions
 _TEXT_START = 24  # 0 since Go 1.26
 # In the module data: slices (address, length, capacity) and addresses.
@@ -89,7 +89,7 @@ def module_data(data: Data) -> ModuleData:
 
 def _headers(data: Data) -> Iterator[tuple[int, int]]:
     """(address, first byte) of what begins as a header of a table of functions."""
-    for rest in data.find(_MAGIC_END[data.image.machine]):
+    for rest in islice(data.find(_MAGIC_END[data.image.machine]), _MOST_PLACES):
         first = data.read_up_to(rest - 1, 1)
         if rest % 8 == 1 and first and (first[0] in _LAYOUTS or first[0] in _OLDER):
             yield rest - 1, first[0]

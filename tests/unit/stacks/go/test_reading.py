@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.fixtures.go_program import STRUCT, GoProgram, Type, merged
-from tests.fixtures.go_samples import FIELDS, HANDSHAKE, LAYOUTS, MACHINES, checked, leaf, program
+from tests.fixtures.go_program import STRUCT, Code, GoProgram, Type, merged
+from tests.fixtures.go_samples import FIELDS, HANDSHAKE, LAYOUTS, MACHINES, RET, checked, leaf, program
 
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.source import ElfSource
-from ssllatency.stacks.go import inlining
+from ssllatency.stacks.go import inlining, module_data
 from ssllatency.stacks.go.build_info import BuildInfo
 from ssllatency.stacks.go.data import Data, varint
 from ssllatency.stacks.go.program import Program
@@ -176,6 +176,15 @@ MAGIC_OF_1_16 = word(0xFFFFFFFA, 4)
 )
 def test_tables_that_are_none_are_refused(changes: dict[tuple[str, int], bytes], reason: str) -> None:
     assert reason in refusal(replace(program(), changes=changes))
+
+
+def test_no_more_places_are_looked_at_than_programs_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file full of what might be a header, eight bytes each, took a quarter of a second for each of its megabytes."""
+    monkeypatch.setattr(module_data, "_MOST_PLACES", 1)
+    made = program()
+    assert len(reader(made).functions) == len(made.functions)
+    decoys = replace(made, functions=[Code("decoys", [bytes.fromhex("ffffff0000010800"), RET["x86-64"]]), *made.functions])
+    assert "garbled, or of a newer Go" in refusal(decoys)
 
 
 def test_a_table_that_ends_within_its_index_is_refused() -> None:
