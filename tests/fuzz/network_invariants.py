@@ -1,31 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of what others send over the network: requests to `export`, and what a Prometheus answers to `history`."""
+"""What must hold of what others send over the network: requests to `export`, what a Prometheus answers to `history`, and how
+long an OTLP receiver asks to wait."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.points import Point, Reading
+from ssllatency.export.push.delivery import seconds_after
 from ssllatency.export.serve.connections import Connections
+from ssllatency.export.serve.passwords import Passwords
 from ssllatency.export.serve.server import Handler, ServedMetrics, Server
 from ssllatency.prometheus import history
 from ssllatency.prometheus.client import Prometheus, Range
+from ssllatency.prometheus.samples import series_of
 from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.documents.recording_reading import from_text
 from tests.fuzz.host_invariants import histogram
 from tests.fuzz.text_invariants import check_report
 
 _READING = Reading("host", 60.0, (Point("ssllatency.targets", (("service", "a"),), 3, 0.0),))
-_STATUSES = {200, 400, 404, 408, 414, 421, 431, 501, 505}
-_HEADERS = {"Server", "Date", "Content-Type", "Content-Length", "Content-Encoding", "Connection"}
+_STATUSES = {200, 400, 401, 404, 408, 414, 421, 431, 501, 505}
+_HEADERS = {"Server", "Date", "Content-Type", "Content-Length", "Content-Encoding", "Connection", "WWW-Authenticate"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _OVER = Range(1000.0, 1120.0, 60.0)
 _WANTED = history.Wanted("nginx")
+_PROMETHEUS = Prometheus("http://127.0.0.1:9090")
+_LONGEST_WAIT_S = 300
 
 
 class _Connection:
@@ -53,8 +60,8 @@ class _Kept(io.BytesIO):
 class _Server:
     """As much of a server as a connection's handler uses."""
 
-    def __init__(self) -> None:
-        self.site, self.connections = ServedMetrics(lambda: _READING, lambda: True), Connections()
+from ssllatency.export.serve.passwords import Passwords
+from ssllatency.export.serve.server import Handler, ServedMetrics, Server
         self.server_address = "127.0.0.1", 9743
 
     def rendered(self, _content_type: str, render: Any, *, compressed: bool) -> bytes:
@@ -73,10 +80,27 @@ class _Unhurried(Handler):
 
 def check_requests(data: bytes) -> None:
     """Of all that comes on a connection: each answer has a status and headers that we know, and nothing of the request among
-    them."""
+    them; where nobody has the password, nobody gets the metrics."""
+    _check_answer(_answer(data, _Server()))
+    locked = _answer(data, _Server(_nobodys()))
+    _check_answer(locked)
+    assert b"ssllatency_targets" not in locked
+
+
+def _answer(data: bytes, server: _Server) -> bytes:
     connection: Any = _Connection(data)
-    _Unhurried(connection, ("127.0.0.1", 1), cast("Server", _Server()), connection)
-    answer = connection.answer.removeprefix(_CONTINUE)
+    _Unhurried(connection, ("127.0.0.1", 1), cast("Server", server), connection)
+    return bytes(connection.answer).removeprefix(_CONTINUE)
+
+
+def _nobodys() -> Passwords:
+    """Passwords of which none is right, without the time that bcrypt takes."""
+    passwords = Passwords({"ann": ""})
+    passwords._check = lambda *_: False
+    return passwords
+
+
+def _check_answer(answer: bytes) -> None:
     if not answer.startswith(b"HTTP/"):
         return  # HTTP/0.9 has no headers
     first, *lines = answer.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
@@ -90,11 +114,27 @@ def requests() -> list[bytes]:
     return [
         b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9743\r\nAccept: text/plain;q=0.2\r\nAccept-Encoding: gzip\r\n\r\n",
         b"HEAD /-/ready HTTP/1.1\r\nHost: localhost\r\n\r\nGET /-/healthy HTTP/1.0\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YW5uOnNlY3JldA==\r\n\r\n",
         b"GET /?a HTTP/1.1\r\nHost: evil.example\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
         b"GET /\r\n",
         b"GET / HTTP/1.1\r\nHost: ::\r\n folded\r\nTransfer-Encoding: chunked\r\n\r\n",
     ]
+
+
+def check_answer(data: bytes) -> None:
+    """Of what a Prometheus answers to a query, and of a receiver's header: series, or an error of ours; a bounded wait."""
+    with suppress(SsllatencyError):
+        series_of(_PROMETHEUS._series(data))
+    assert 0 <= seconds_after(data.decode("latin-1")) <= _LONGEST_WAIT_S
+
+
+def answers() -> list[bytes]:
+    """Good ones, a refusal, and headers."""
+    series = [{"metric": {"service": "nginx"}, "histograms": [[1.0, histogram()], [2.0, histogram()]]}]
+    good = {"status": "success", "data": {"resultType": "matrix", "result": series}}
+    refusal = {"status": "error", "errorType": "bad_data", "error": "no"}
+    return [*(json.dumps(one).encode() for one in (good, refusal)), b"120", b"Fri, 31 Dec 2030 23:59:59 GMT"]
 
 
 class Answers:

@@ -103,6 +103,7 @@ _HOST = {
     "cgroup": Target(partial(_of, host_invariants.check_cgroup, host_invariants.cgroups), 20_000, 1 << 10),
     "process": Target(partial(_below, host_invariants.check_process, host_invariants.processes), 5_000, 1 << 10),
     "runtime": Target(partial(_below, host_invariants.check_runtime, host_invariants.runtime_files), 2_000, 1 << 10),
+    "answer": Target(partial(_of, network_invariants.check_answer, network_invariants.answers), 20_000, 1 << 10),
     "samples": Target(partial(_of, host_invariants.check_samples, host_invariants.samples), 40_000, 1 << 10),
     "header": Target(partial(_of, host_invariants.check_header, host_invariants.headers), 30_000, 1 << 8),
     "request": Target(partial(_of, network_invariants.check_requests, network_invariants.requests), 5_000, 1 << 10),

@@ -199,7 +199,10 @@ def test_a_stranger_with_tls_is_refused() -> None:
             Delivery(made).send(b"")
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("3", 3.0), ("", 0.0), ("-1", 0.0), ("x", 0.0), ("99999999999", 300.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3", 3.0), ("", 0.0), ("-1", 0.0), ("x", 0.0), ("99999999999", 300.0), ("1 Dec 0088888888888888 3:9 GMT", 0.0)],
+)
 def test_how_long_to_wait(text: str, seconds: float) -> None:
     assert seconds_after(text) == seconds
     assert seconds_after("Wed, 21 Oct 2065 07:28:00 GMT") == 300.0

@@ -115,7 +115,7 @@ def seconds_after(text: str) -> float:
         return min(float(text[:9]), _LONGEST_WAIT_S)
     try:
         left = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0
     return min(max(0.0, left), _LONGEST_WAIT_S)
 
