@@ -63,7 +63,7 @@ class Services:
         """The labels of a container. The host's runtimes know the outermost ones of the system: others may have been given the
         ID of one of these. A user's bear that user in each label, so that their counts are in no sum of somebody else's."""
         container = containers[-1]
-        if len(containers) == 1 and not container.owner:
+        if container.is_hosts:
             return self._of_container(container)
         found = {names.CONTAINER_ID: container.id, names.POD_UID: container.pod, names.SERVICE: container.shown}
         return {name: container.owner + value for name, value in found.items() if value}

@@ -190,10 +190,10 @@ def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container
     """The innermost container of each process that is in one, by PID."""
     chains = ((process.pid, containers_of(process.pid, proc)) for process in processes)
     innermost = {pid: chain[-1] for pid, chain in chains if chain}
-    named = {container.id for container in innermost.values() if not container.owner}
+    named = {container.id for container in innermost.values() if container.is_hosts}
     names = container_names(named) if named else {}
     return {
-        pid: replace(container, name="" if container.owner else names.get(container.id, ""))
+        pid: replace(container, name=names.get(container.id, "") if container.is_hosts else "")
         for pid, container in innermost.items()
     }
 

@@ -44,13 +44,25 @@ _SHOWN = 12  # characters of an ID, as the runtimes themselves show it
 class Container:
     """A container: `runtime` as "docker", "container" where the path doesn't tell; `id` its ID, or the name of one without;
     `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known. `owner`: the
-    user's own systemd below which it is, as "user@1000.service/"; "" for the system's. Users may give theirs anybody's ID."""
+    user's own systemd below which it is, as "user@1000.service/"; "" for the system's. `within`: the ID of the container that
+    it is in, "" for an outermost one. Users and containers may give theirs anybody's ID."""
 
     runtime: str
     id: str
     pod: str = ""
     name: str = ""
     owner: str = ""
+    within: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is told apart by."""
+        return self.owner, self.within, self.id
+
+    @property
+    def is_hosts(self) -> bool:
+        """Whether the host's own runtimes have made it, so that their files tell of it."""
+        return not (self.owner or self.within)
 
     @property
     def shown(self) -> str:
@@ -69,7 +81,7 @@ def containers_in(path: str) -> tuple[Container, ...]:
             if uid := _POD.fullmatch(part):
                 pod = uid["uid"].replace("_", "-")
             elif container := _container(part, above, pod):
-                containers.append(replace(container, owner=owner))
+                containers.append(replace(container, owner=owner, within=containers[-1].id if containers else ""))
                 pod = ""
         above = f"{above}/{name}"
     return tuple(containers)
@@ -116,22 +128,22 @@ def _unescaped(name: str) -> str:
 
 def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
     """The processes in the container whose ID, prefix of the ID, name or pod UID is `wanted`, and those in containers inside
-    it; of a user's own only where none of the system's is it. Absent if there is no such container, SsllatencyError for a
-    prefix that several share."""
+    it; one that a user or a container has made only where none of the host's is it. Absent if there is no such container,
+    SsllatencyError for a prefix that several share."""
     chains = {process: containers_of(process.pid, proc) for process in processes}
-    containers = {(container.owner, container.id): container for chain in chains.values() for container in chain}
-    names = container_names([container_id for owner, container_id in containers if not owner], root)
+    containers = {container.key: container for chain in chains.values() for container in chain}
+    names = container_names([one.id for one in containers.values() if one.is_hosts], root)
     wanted = wanted.rpartition(":")[2]
-    found = _called(wanted, [one for one in containers.values() if not one.owner], names)
-    found = found or _called(wanted, [one for one in containers.values() if one.owner], {})
+    found = _called(wanted, [one for one in containers.values() if one.is_hosts], names)
+    found = found or _called(wanted, [one for one in containers.values() if not one.is_hosts], {})
     if not found:
-        known = did_you_mean(wanted, [*(container_id for _, container_id in containers), *names.values()])
+        known = did_you_mean(wanted, [*(one.id for one in containers.values()), *names.values()])
         raise Absent(f"No process is in a container {wanted}: {known}`ssllatency targets` shows containers.")
     if len(found) > 1 and not all(container.pod == wanted for container in found):
         several = ", ".join(sorted(container.owner + container.shown for container in found))
         raise SsllatencyError(f"{wanted} fits {len(found)} containers ({several}): write more of the ID.")
-    keys = {(container.owner, container.id) for container in found}
-    return [process for process, chain in chains.items() if any((one.owner, one.id) in keys for one in chain)]
+    keys = {container.key for container in found}
+    return [process for process, chain in chains.items() if any(one.key in keys for one in chain)]
 
 
 def _called(wanted: str, containers: Collection[Container], names: Mapping[str, str]) -> set[Container]:

@@ -40,11 +40,14 @@ def in_pod(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: P
         raise _absent(wanted, names)
     if len({names[uid] for uid in uids}) > 1:
         raise SsllatencyError(f"There are {len(uids)} pods {wanted}: name one of {_some(names[uid] for uid in uids)}.", 2)
-    return [
-        process
+    found = {
+        process: container
         for process, chain in inside.items()
-        if any(container.pod in uids and not container.owner for container in chain)
-    ]
+        for container in chain
+        if container.pod in uids and not container.owner
+    }
+    # A container may have made cgroups of any name: those of the host's own pods first.
+    return [process for process, container in found.items() if container.is_hosts] or list(found)
 
 
 def pod_names(root: Path) -> dict[str, str]:

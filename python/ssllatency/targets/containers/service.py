@@ -63,7 +63,7 @@ def service_in(cgroup: str, comm: str, names_of: NamesOf) -> Service:
 
 
 def _contained(container: Container, names_of: NamesOf) -> Service:
-    name = names_of(container.id).get(container.id, "")
+    name = names_of(container.id).get(container.id, "") if container.is_hosts else ""
     if container.pod:
         pod = "/".join(name.split("/")[:2]) if name.count("/") >= 2 else f"pod:{container.pod[:_SHOWN]}"
         return Service(pod, Kind.POD)

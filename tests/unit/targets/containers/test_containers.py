@@ -67,7 +67,7 @@ USER = "user@1000.service/"
         (f"/kubepods/burstable/pod{'a1' * 16}/{ID}", [Container("kubernetes", ID, "a1" * 16)]),  # a static pod
         (
             f"/docker/{OTHER}/kubelet/kubepods/besteffort/pod{UID}/{ID}",  # Kubernetes in Docker
-            [Container("docker", OTHER), Container("kubernetes", ID, UID)],
+            [Container("docker", OTHER), Container("kubernetes", ID, UID, within=OTHER)],
         ),
         (f"/ecs/{'0a' * 16}/{'0a' * 16}-2531612879", [Container("ecs", f"{'0a' * 16}-2531612879")]),
         (f"/ecs/cluster/{'0a' * 16}/{ID}", [Container("ecs", ID)]),
@@ -146,7 +146,7 @@ def pids(wanted: str, proc: Path, root: Path) -> list[int]:
         (OTHER, [30]),
         ("web", [40]),
         ("containerd:web", [40]),
-        (UID, [21, 30]),
+        (UID, [30]),  # not one in a container, which may have chosen that
         ("shop", [30]),
         ("docker:shop", [30]),
     ],
@@ -216,6 +216,9 @@ def test_a_container_of_a_user_is_not_one_of_the_systems(containers: Path, add_p
         SsllatencyError, match=r"fits 2 containers \(user@1000.service/docker:d+, user@1001.service/docker:d+\)"
     ):
         pids("d" * 64, containers, tmp_path)
+    (add_process(70) / "cgroup").write_text(f"0::/system.slice/docker-{'e' * 64}.scope/docker-{ID}.scope\n")
+    assert pids("shop", containers, tmp_path) == [20, 21], "nor is one within a container, which may have made it"
+    (containers / "70" / "cgroup").write_text("0::/\n")
     for pid in (20, 21):
         (containers / str(pid) / "cgroup").write_text("0::/\n")
     with pytest.raises(SsllatencyError, match="No process is in a container shop"):

@@ -47,6 +47,15 @@ def test_whom_a_pods_name_selects(pods: Path, tmp_path: Path, wanted: str, expec
     assert pids(wanted, pods, tmp_path) == expected
 
 
+def test_cgroups_that_others_call_like_a_pod_are_not_it(pods: Path, add_process: AddProcess, tmp_path: Path) -> None:
+    for pid, above in ((G + 1, "/user.slice/user-7.slice/user@7.service"), (G + 2, f"/docker/{'9' * 64}")):
+        (add_process(pid) / "cgroup").write_text(f"0::{above}/pod{WEB}/{'a' * 64}\n")
+    assert pids("shop/web-0", pods, tmp_path) == pids(WEB, pods, tmp_path) == [A, B]
+    for pid in (A, B):
+        (pods / str(pid) / "cgroup").write_text("0::/\n")
+    assert pids(WEB, pods, tmp_path) == [G + 2], "Kubernetes in a container"
+
+
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [

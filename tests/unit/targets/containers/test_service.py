@@ -34,8 +34,9 @@ def service(path: str, names: dict[str, str] | None = None, hierarchy: str = "0:
         (
             f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
             {ID: "web"},
-            Service("user@1000.service/podman:web", Kind.CONTAINER),
+            Service("user@1000.service/podman:3f3f3f3f3f3f", Kind.CONTAINER),  # it may have been given another's ID
         ),
+        (f"/docker/{'a' * 64}/docker-{ID}.scope", {ID: "web"}, Service("docker:3f3f3f3f3f3f", Kind.CONTAINER)),
         ("/user.slice/user-1000.slice/user@1000.service/init.scope", {}, Service("nginx", Kind.COMM)),
         ("/user.slice/user-1000.slice/session-3.scope", {}, Service("nginx", Kind.COMM)),
         ("/", {}, Service("nginx", Kind.COMM)),
