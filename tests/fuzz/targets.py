@@ -83,7 +83,7 @@ _BINARIES = {
     "image": Target(partial(_libraries, invariants.check_image), 2_000, programs=seeds.TOOLS),
     "plan": Target(partial(_libraries, invariants.check_plan), 700, programs=seeds.TOOLS),
     "handshakes": Target(partial(_libraries, invariants.check_handshake_plan), 600, programs=seeds.TOOLS),
-    "names": Target(partial(_libraries, invariants.check_names), 1_500, programs=seeds.TOOLS),
+    "names": Target(partial(_libraries, invariants.check_names), 700, programs=seeds.TOOLS),
     "debug": Target(_debug, 1_000, 1 << 12, seeds.TOOLS),
     "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),
     "code-aarch64": Target(partial(_code, "aarch64"), 500, code_invariants.ROOM, ("clang",)),
@@ -91,10 +91,10 @@ _BINARIES = {
 }
 _TEXTS = {
     "kept": Target(lambda folder: (invariants.check_kept, seeds.kept(folder)), 30_000, programs=seeds.TOOLS),
-    "recording": Target(partial(_of, text_invariants.check_recording, text_seeds.recordings), 15_000),
-    "report": Target(partial(_of, text_invariants.check_report, text_seeds.recordings), 12_000),
-    "tools": Target(partial(_of, text_invariants.check_tool_output, text_seeds.tool_outputs), 1_500, 1 << 12),
-    "matrix": Target(partial(_of, text_invariants.check_matrix, text_seeds.matrices), 60_000, 1 << 12),
+    "recording": Target(partial(_of, text_invariants.check_recording, text_seeds.recordings), 8_000),
+    "report": Target(partial(_of, text_invariants.check_report, text_seeds.recordings), 6_000),
+    "tools": Target(partial(_of, text_invariants.check_tool_output, text_seeds.tool_outputs), 800, 1 << 12),
+    "matrix": Target(partial(_of, text_invariants.check_matrix, text_seeds.matrices), 40_000, 1 << 12),
     "condition": Target(partial(_of, text_invariants.check_condition, text_seeds.conditions), 5_000, 1 << 10),
     "options": Target(partial(_of, host_invariants.check_options, host_invariants.values), 15_000, 1 << 6),
     "table": Target(partial(_of, text_invariants.check_table, text_seeds.tables), 100_000, 1 << 12),
@@ -102,7 +102,7 @@ _TEXTS = {
 _HOST = {
     "cgroup": Target(partial(_of, host_invariants.check_cgroup, host_invariants.cgroups), 20_000, 1 << 10),
     "process": Target(partial(_below, host_invariants.check_process, host_invariants.processes), 5_000, 1 << 10),
-    "runtime": Target(partial(_below, host_invariants.check_runtime, host_invariants.runtime_files), 2_000, 1 << 10),
+    "runtime": Target(partial(_below, host_invariants.check_runtime, host_invariants.runtime_files), 1_200, 1 << 10),
     "answer": Target(partial(_of, network_invariants.check_answer, network_invariants.answers), 20_000, 1 << 10),
     "samples": Target(partial(_of, host_invariants.check_samples, host_invariants.samples), 40_000, 1 << 10),
     "header": Target(partial(_of, host_invariants.check_header, host_invariants.headers), 30_000, 1 << 8),
@@ -112,11 +112,11 @@ _HOST = {
 # Bytes that choose what is changed in a good document.
 _VALUES = {
     "kept-values": Target(_kept_values, 5_000, 256, seeds.TOOLS),
-    "recording-values": Target(_recorded_values, 2_000, 256),
+    "recording-values": Target(_recorded_values, 1_200, 256),
     "samples-values": Target(partial(_values_of, host_invariants.check_samples, host_invariants.samples), 20_000, 256),
     "frame-values": Target(partial(_values_of, host_invariants.check_frame, host_invariants.frames), 20_000, 256),
-    "runtime-values": Target(_runtime_values, 2_000, 256),
-    "history-values": Target(partial(_values_of, network_invariants.check_history, network_invariants.histories), 2_000, 256),
+    "runtime-values": Target(_runtime_values, 1_200, 256),
+    "history-values": Target(partial(_values_of, network_invariants.check_history, network_invariants.histories), 1_200, 256),
 }
 _ROOMS = {"binaries": _BINARIES, "texts": _TEXTS, "host": _HOST, "values": _VALUES}
 TARGETS = {name: target for room in _ROOMS.values() for name, target in room.items()}

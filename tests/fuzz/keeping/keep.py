@@ -7,15 +7,17 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import ssllatency
 from tests.fuzz.keeping import kept
 from tests.fuzz.keeping.coverage import Coverage, chosen
-from tests.fuzz.targets import ROOM_OF, TARGETS
+from tests.fuzz.targets import ROOM_OF, TARGETS, Check
 
 _PACKAGE = str(Path(ssllatency.__file__).parent)
+_SLOW_S = 0.1  # of processor time: inputs that take longer aren't kept, as those made of them would take as long
 
 
 def keep(name: str, learned: Path, folder: Path = kept.FOLDER) -> tuple[int, int, int]:
@@ -28,13 +30,21 @@ def keep(name: str, learned: Path, folder: Path = kept.FOLDER) -> tuple[int, int
             check(seed)
         reached = frozenset[tuple[int, int, int]]().union(*(coverage.of(check, seed) for seed in seeds))
         old, there = kept.read(file), set(seeds)
+        before = len(old)
         paths = sorted(learned.iterdir()) if learned.is_dir() else []
         contents = {data for path in paths if len(data := path.read_bytes()) <= target.most_bytes}
         others = sorted(contents - there - set(old), key=lambda data: (len(data), data))
+        old, others = ([data for data in inputs if _seconds(check, data) < _SLOW_S] for inputs in (old, others))
         stay, new = chosen(reached, [coverage.of(check, data) for data in old], [coverage.of(check, data) for data in others])
     wanted = [*(old[number] for number in stay), *(others[number] for number in new)]
     written = kept.write(file, wanted)
-    return len(old), written, len(wanted) - written
+    return before, written, len(wanted) - written
+
+
+def _seconds(check: Check, data: bytes) -> float:
+    began_s = time.process_time()
+    check(data)
+    return time.process_time() - began_s
 
 
 def main(words: Sequence[str]) -> int:
