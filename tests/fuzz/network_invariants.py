@@ -60,8 +60,8 @@ class _Kept(io.BytesIO):
 class _Server:
     """As much of a server as a connection's handler uses."""
 
-from ssllatency.export.serve.passwords import Passwords
-from ssllatency.export.serve.server import Handler, ServedMetrics, Server
+    def __init__(self, passwords: Passwords | None = None) -> None:
+        self.site, self.connections = ServedMetrics(lambda: _READING, lambda: True, passwords), Connections()
         self.server_address = "127.0.0.1", 9743
 
     def rendered(self, _content_type: str, render: Any, *, compressed: bool) -> bytes:

@@ -56,7 +56,7 @@ class Container:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is told apart by."""
+        """The values that tell it apart from others."""
         return self.owner, self.within, self.id
 
     @property
