@@ -66,7 +66,7 @@ def test_a_planner_that_errs_is_not_believed(
     file = seeds.libraries(tmp_path)[0]
     reasons = {one.operation: one.reason for one in planner.plan_image(invariants.image_of(file)).missing}
     assert all("its site at" in reasons[name] for name in ("SSL_read", "SSL_do_handshake"))
-    monkeypatch.setattr(planner.Evidence, "add", lambda *_: None)
+    monkeypatch.setattr(planner.CodeEvidence, "add", lambda *_: None)
     with pytest.raises((AssertionError, invariants.FieldError)):
         invariants.check_plan(file)
 
