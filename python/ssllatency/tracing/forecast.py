@@ -19,14 +19,15 @@ _PROGRAM_NS = 1_500  # what bpftrace's programs take at each: docs/measured/benc
 
 
 def refuse_beyond(
+    engine: str,
     budget: float,
     resolved: Resolved,
     costs: HitCosts | None,
     look: Callable[[Collection[int]], Moment] = around.look,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """SsllatencyError where bpftrace would cost one of these processes more than the budget. Each read or write system call is
-    taken for one of SSL_read or SSL_write: most servers make one for each."""
+    """SsllatencyError where the engine would cost one of these processes more than the budget. Each read or write system call
+    is taken for one of SSL_read or SSL_write: most servers make one for each."""
     pids = {pid for image in resolved.images for pid in image.pids} | {target.pid for target in resolved.targets}
     before = resolved.before
     if before is None or not set(before.done) >= pids:
@@ -35,7 +36,7 @@ def refuse_beyond(
     share = forecast(before, look(pids), costs or REFERENCE)
     if share > budget:
         raise SsllatencyError(
-            f"bpftrace can't remove probes while it runs, and would take about {100 * min(share, 0.95):.0f} % of a process's"
+            f"{engine} can't remove probes while it runs, and would take about {100 * min(share, 0.95):.0f} % of a process's"
             f" CPU time, more than the budget of {100 * budget:g} %: --engine libbpf keeps it, and --exact lifts it."
         )
 

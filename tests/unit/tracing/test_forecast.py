@@ -54,7 +54,7 @@ def test_what_exceeds_the_budget_is_refused(seen: bool) -> None:
 
     def refuse(budget: float) -> None:
         left = iter(moments)
-        refuse_beyond(budget, cast("Resolved", named), COSTS, lambda _: next(left), named.slept.append)
+        refuse_beyond("bpftrace", budget, cast("Resolved", named), COSTS, lambda _: next(left), named.slept.append)
 
     with pytest.raises(SsllatencyError, match=r"would take about 17 % .* more than the budget of 5 %: .*--exact lifts it"):
         refuse(0.05)

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.budget is not None and Ability.BUDGET not in engine.abilities:
             from ssllatency.tracing.forecast import refuse_beyond
 
-            refuse_beyond(arguments.budget, resolved, request.hit_costs() if request.hit_costs else None)
+            refuse_beyond(engine.name, arguments.budget, resolved, request.hit_costs() if request.hit_costs else None)
         source = engine.attach(request)
         stack.callback(source.close)
         follower = Follower(source, resolved, stack) if can_follow(source) else None
