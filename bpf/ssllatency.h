@@ -307,10 +307,9 @@ struct ssll_process {
 
 /* The TLS stacks. */
 enum ssll_stack {
-	SSLL_STACK_OPENSSL,
-	SSLL_STACK_BORINGSSL,
-	SSLL_STACK_GO,
-	SSLL_STACK_GNUTLS,
+#define SSLL_STACK(NUMBER, ...) SSLL_STACK_##NUMBER,
+#include "stacks/list.bpf.h"
+#undef SSLL_STACK
 };
 
 /* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_library. */

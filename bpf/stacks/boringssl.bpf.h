@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* BoringSSL and AWS-LC: the same by the codes that their connections hold. BIOs are OpenSSL's. */
-#ifndef STACKS_BORINGSSL_BPF_H
+#ifdef SSLL_STACK
+SSLL_STACK(BORINGSSL, boringssl, SSLL_ERROR_LIBRARY_BORINGSSL, true)
+#elif !defined(STACKS_BORINGSSL_BPF_H)
 #define STACKS_BORINGSSL_BPF_H
 
 #include "stacks/openssl.bpf.h"
@@ -32,18 +34,23 @@ static __always_inline struct verdict judge_boringssl_transport(__u64 ssl, bool 
 }
 
 /* Each call begins with the code at 0, where it stays when an error lies in the queue. */
-static __always_inline struct verdict judge_boringssl(__u64 ssl, __u32 code, const struct ssll_library *library)
+static __always_inline struct verdict judge_boringssl(
+        __u64 ssl, __s32 returned, const __u32 *code, const struct ssll_library *library)
 {
-	enum ssll_reason own = SSLL_REASON_PENDING_SESSION + code - BORINGSSL_PENDING_SESSION;
+	enum ssll_reason own;
 
-	switch (code) {
+	(void)returned;
+	if (!code)
+		return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	own = SSLL_REASON_PENDING_SESSION + *code - BORINGSSL_PENDING_SESSION;
+	switch (*code) {
 	case BORINGSSL_ZERO_RETURN:
 		return closed(SSLL_REASON_ZERO_RETURN);
 	case BORINGSSL_SYSCALL:
 		return failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
 	case BORINGSSL_WANT_READ:
 	case BORINGSSL_WANT_WRITE:
-		return judge_boringssl_transport(ssl, code == BORINGSSL_WANT_READ, library);
+		return judge_boringssl_transport(ssl, *code == BORINGSSL_WANT_READ, library);
 	case BORINGSSL_WANT_X509_LOOKUP:
 		return retry(SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_X509_LOOKUP);
 	case BORINGSSL_PENDING_SESSION:

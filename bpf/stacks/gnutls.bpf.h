@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* GnuTLS: what a call returns says how it ended. */
-#ifndef STACKS_GNUTLS_BPF_H
+#ifdef SSLL_STACK
+SSLL_STACK(GNUTLS, gnutls, SSLL_ERROR_LIBRARY_GNUTLS, true)
+#elif !defined(STACKS_GNUTLS_BPF_H)
 #define STACKS_GNUTLS_BPF_H
 
 #include "stacks/connection.bpf.h"
@@ -22,26 +24,27 @@ enum {
 	GNUTLS_ALERTS = 256,
 };
 
-/* What an interrupted call waits for: the byte that gnutls_record_get_direction returns. */
-static __always_inline struct verdict judge_gnutls_wait(__u64 session, const struct ssll_library *library)
+/* What an interrupted call waits for: the lowest byte of the code, which gnutls_record_get_direction returns. */
+static __always_inline struct verdict judge_gnutls_wait(const __u32 *code)
 {
-	__u32 direction = 0;
-
-	if (!read_int(session, library->rwstate, &direction))
+	if (!code)
 		return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
-	if ((__u8)direction)
+	if ((__u8)*code)
 		return retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE);
 	return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 }
 
-static __always_inline struct verdict judge_gnutls(__u64 session, __s32 returned, const struct ssll_library *library)
+static __always_inline struct verdict judge_gnutls(
+        __u64 session, __s32 returned, const __u32 *code, const struct ssll_library *library)
 {
+	(void)session;
+	(void)library;
 	switch (returned) {
 	case 0:
 		return closed(SSLL_REASON_ZERO_RETURN);
 	case GNUTLS_AGAIN:
 	case GNUTLS_INTERRUPTED:
-		return judge_gnutls_wait(session, library);
+		return judge_gnutls_wait(code);
 	case GNUTLS_WARNING_ALERT_RECEIVED: /* those that end nothing: the application calls again, or does what is asked */
 	case GNUTLS_REHANDSHAKE:
 	case GNUTLS_GOT_APPLICATION_DATA:

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Go's crypto/tls: what its connections hold, and how the error that a call returns tells its outcome. */
-#ifndef STACKS_GO_BPF_H
+#ifdef SSLL_STACK
+SSLL_STACK(GO, go, 0, false)
+#elif !defined(STACKS_GO_BPF_H)
 #define STACKS_GO_BPF_H
 
 #include <stdbool.h>
@@ -36,10 +38,21 @@ static __always_inline bool is_go_eof(__u64 error)
 }
 
 /* How a call ended that returned an error. */
-static __always_inline struct verdict judge_go(const struct pt_regs *ctx, __u32 convention)
+static __always_inline struct verdict judge_go_error(const struct pt_regs *ctx, __u32 convention)
 {
 	if (convention == SSLL_SSL_IO && is_go_eof(go_result(ctx, go_error_word(convention) + 1)))
 		return closed(SSLL_REASON_ZERO_RETURN);
+	return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
+}
+
+/* Calls that C's programs see are none of Go's. */
+static __always_inline struct verdict judge_go(
+        __u64 connection, __s32 returned, const __u32 *code, const struct ssll_library *library)
+{
+	(void)connection;
+	(void)returned;
+	(void)code;
+	(void)library;
 	return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* OpenSSL: what its connections hold, and how SSL_get_error tells the outcome of a call by it. */
-#ifndef STACKS_OPENSSL_BPF_H
+#ifdef SSLL_STACK
+SSLL_STACK(OPENSSL, openssl, SSLL_ERROR_LIBRARY_SSL, false)
+#elif !defined(STACKS_OPENSSL_BPF_H)
 #define STACKS_OPENSSL_BPF_H
 
 #include "stacks/connection.bpf.h"
@@ -82,17 +84,19 @@ static __always_inline struct verdict judge_end(__u64 ssl, __s32 returned, const
 }
 
 static __always_inline struct verdict judge_openssl(
-        __u64 ssl, __s32 returned, __u32 rwstate, const struct ssll_library *library)
+        __u64 ssl, __s32 returned, const __u32 *rwstate, const struct ssll_library *library)
 {
 	__u32 state = 0;
 
+	if (!rwstate)
+		return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 	/* An error in the queue goes before what the SSL waits for: a BIO may leave its flags as they were. */
 	if (read_int(ssl, library->state, &state) && state == OPENSSL_FLOW_ERROR)
 		return failure(SSLL_END_ERROR, SSLL_REASON_SSL);
-	switch (rwstate) {
+	switch (*rwstate) {
 	case OPENSSL_READING:
 	case OPENSSL_WRITING:
-		return judge_transport(ssl, rwstate == OPENSSL_READING, library);
+		return judge_transport(ssl, *rwstate == OPENSSL_READING, library);
 	case OPENSSL_X509_LOOKUP:
 		return retry(SSLL_WAIT_LOOKUP, SSLL_REASON_WANT_X509_LOOKUP);
 	case OPENSSL_ASYNC_PAUSED:

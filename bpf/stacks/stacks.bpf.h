@@ -4,25 +4,23 @@
 #define STACKS_STACKS_BPF_H
 
 #include "handshake.h"
-#include "stacks/boringssl.bpf.h"
-#include "stacks/gnutls.bpf.h"
-#include "stacks/openssl.bpf.h"
+#include "stacks/list.bpf.h"
 
 /* How a call ended that didn't succeed. */
 static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
 {
-	__u32 rwstate = 0;
+	__u32 rwstate = 0, *code = NULL;
 
-	if (ssl && library->stack == SSLL_STACK_GNUTLS)
-		return judge_gnutls(ssl, returned, library);
-	if (!ssl || !is_connection(ssl, library) || !read_rwstate(ssl, library, &rwstate))
-		return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	if (ssl && is_connection(ssl, library) && read_rwstate(ssl, library, &rwstate))
+		code = &rwstate;
 	switch (library->stack) {
-	case SSLL_STACK_BORINGSSL:
-		return judge_boringssl(ssl, rwstate, library);
-	default:
-		return judge_openssl(ssl, returned, rwstate, library);
+#define SSLL_STACK(NUMBER, name, ...)                                                                                          \
+	case SSLL_STACK_##NUMBER:                                                                                              \
+		return judge_##name(ssl, returned, code, library);
+#include "stacks/list.bpf.h"
+#undef SSLL_STACK
 	}
+	return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 }
 
 /*
@@ -46,7 +44,14 @@ static __always_inline bool is_job_paused(__u64 ssl, const struct ssll_library *
 /* Whether each further call fails where a handshake has failed, so that it begins no other. */
 static __always_inline bool keeps_failing(const struct ssll_library *library)
 {
-	return library->stack != SSLL_STACK_OPENSSL;
+	switch (library->stack) {
+#define SSLL_STACK(NUMBER, name, error_library, keeps_failing)                                                                 \
+	case SSLL_STACK_##NUMBER:                                                                                              \
+		return keeps_failing;
+#include "stacks/list.bpf.h"
+#undef SSLL_STACK
+	}
+	return false;
 }
 
 /* Whether a handshake is only seen to be under way from within its first call on. */
@@ -59,12 +64,13 @@ static __always_inline bool begins_within_call(const struct ssll_library *librar
 static __always_inline __u32 own_error_library(const struct ssll_library *library)
 {
 	switch (library->stack) {
-	case SSLL_STACK_BORINGSSL:
-		return SSLL_ERROR_LIBRARY_BORINGSSL;
-	case SSLL_STACK_GNUTLS:
-		return SSLL_ERROR_LIBRARY_GNUTLS;
+#define SSLL_STACK(NUMBER, name, error_library, keeps_failing)                                                                 \
+	case SSLL_STACK_##NUMBER:                                                                                              \
+		return error_library;
+#include "stacks/list.bpf.h"
+#undef SSLL_STACK
 	}
-	return SSLL_ERROR_LIBRARY_SSL;
+	return 0;
 }
 
 #endif

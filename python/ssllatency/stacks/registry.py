@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 # A library comes after the one that it descends from, with whose functions' names it would be taken for that.
-STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), GnuTls(), Go())
+STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go(), GnuTls())
 UNTRACED: tuple[Implementation, ...] = (Rustls(), *BY_NAME)
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)

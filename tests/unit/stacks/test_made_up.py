@@ -6,38 +6,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fixtures import build
-
-import ssllatency
+from tests.fixtures import made_up
 
 HERE = Path(__file__).parent
-LIST, LINE = "(OpenSsl(), BoringSsl(), GnuTls(), Go())", "(OpenSsl(), BoringSsl(), MadeUp(), GnuTls(), Go())"
-IMPORT = "from ssllatency.stacks.made_up.stack import MadeUp\n"
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What is found out about the library, by part."""
     folder = tmp_path_factory.mktemp("made-up")
-    package = folder / "python" / "ssllatency"
-    shutil.copytree(Path(ssllatency.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(HERE / "made_up", package / "stacks" / "made_up", ignore=shutil.ignore_patterns("__pycache__"))
-    registry = package / "stacks" / "registry.py"
-    source = registry.read_text()
-    assert source.count(LIST) == 1
-    registry.write_text(
-        source.replace(LIST, LINE).replace("from ssllatency.stacks.openssl", IMPORT + "from ssllatency.stacks.openssl")
-    )
-    library = build.library(folder, "libmadeup.so.1", [str(HERE / "made_up" / "made_up.c")])
-    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
-    command = [sys.executable, str(HERE / "made_up_outputs.py"), str(library)]
+    environment = {**os.environ, "PYTHONPATH": str(made_up.package(folder))}
+    command = [sys.executable, str(HERE / "made_up_outputs.py"), str(made_up.library(folder))]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -52,7 +37,8 @@ def test_its_calls_are_planned(said: dict[str, Any]) -> None:
     planned = {
         operation["operation"]: {probe["role"] for probe in operation["probes"]} for operation in said["plan"]["operations"]
     }
-    assert planned.keys() == {"madeup_handshake", "madeup_read"}
+    assert planned.keys() == {"madeup_handshake", "madeup_read", "madeup_free"}
+    assert planned.pop("madeup_free") == {"entry"}
     assert all(roles in ({"entry", "exit"}, {"return"}) for roles in planned.values())
     assert said["plan"]["missing"] == [{"operation": "madeup_flush", "reason": "not in this library"}]
 
@@ -69,11 +55,11 @@ def test_its_handshakes_are_followed_by_its_own_calls(said: dict[str, Any]) -> N
     assert [(call["phase"], call["callee"], call["operation"]) for call in plan["calls"]] == [
         ("private_key", "madeup_sign", "sign")
     ]
-    assert [(call["phase"], call["callee"]) for call in plan["transport"]] == [("wait_peer", "madeup_fetch")]
+    assert {(call["phase"], call["callee"]) for call in plan["transport"]} == {("wait_peer", "madeup_fetch")}
     assert [(error["kind"], error["function"]) for error in plan["errors"]] == [("raise", "madeup_raise")]
     assert (plan["missing"], plan["state_machine"], plan["within_data"]) == ([], None, True)
     assert said["sites"] == {
-        "watched": ["madeup_handshake", "madeup_read"],
+        "watched": ["madeup_handshake", "madeup_read", "madeup_free"],
         "parts": ["PRIVATE_KEY"],
         "ends": 1,
         "errors": 1,

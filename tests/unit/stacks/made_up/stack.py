@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TLS library that there isn't, made_up.c, as a stack."""
+"""A TLS library that there isn't, made_up.c, as a stack. made_up.bpf.h is the kernel side's part of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
-from ssllatency.abi import Convention, Reason
+from ssllatency.abi import Convention, Reason, Returns, Wait
 from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.names import Names
 from ssllatency.stacks.operation import Operation, Tier
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 
 def _call(name: str, convention: Convention, tier: Tier) -> Operation:
-    return Operation(name, "libmadeup", convention, (name,), ssl_argument=True, async_job=False, tier=tier)
+    return Operation(
+        name,
+        "libmadeup",
+        convention,
+        (name,),
+        ssl_argument=True,
+        async_job=False,
+        tier=tier,
+        returns=Returns.NEGATIVE_ERROR,
+        only_entry=convention is Convention.NONE,
+    )
 
 
 class NoTables:
@@ -40,21 +50,27 @@ class MadeUp(Stack):
 
     name = "made-up"
     title = "madeup TLS"
-    number = abi.Stack.OPENSSL  # the kernel side has no other
+    number = getattr(abi.Stack, "MADE_UP", abi.Stack.OPENSSL)  # it has a number where the kernel side was compiled with it
     operations = (
         _call("madeup_handshake", Convention.SSL_HANDSHAKE, Tier.HANDSHAKE),
         _call("madeup_read", Convention.SSL_IO, Tier.DATA),
         _call("madeup_flush", Convention.SSL_IO, Tier.DATA),
+        _call("madeup_free", Convention.NONE, Tier.HANDSHAKE),
     )
     libraries = (Library("libmadeup", ("madeup_handshake",), file_names=("libmadeup.so*",), called=True, lower=True),)
     marks = {"made-up": Mark(b"madeup TLS ")}  # noqa: RUF012
     texts = (b"madeup TLS ",)
     states_version = True
-    codes = Codes(reading=1, writing=2, reasons={3: Reason.WANT_ASYNC})
+    codes = Codes(
+        reading=1,
+        writing=4,
+        reasons={2: Reason.WANT_CLIENT_HELLO_CB},
+        waits={Reason.WANT_READ: Wait.PEER, Reason.WANT_CLIENT_HELLO_CB: Wait.APPLICATION},
+    )
     callees = (Callee(Phase.PRIVATE_KEY, "madeup_sign", operation="sign"),)
     transport = (Callee(Transport.WAIT_PEER, "madeup_fetch"),)
     offers = {}  # noqa: RUF012
-    handshake_calls = HandshakeCalls("madeup_handshake", data=("madeup_read", "madeup_flush"))
+    handshake_calls = HandshakeCalls("madeup_handshake", beside=("madeup_free",), data=("madeup_read", "madeup_flush"))
     inlines_handshake = False
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
