@@ -50,7 +50,7 @@ class Goroutines:
             calls = _calls(goroutine)
             lives[pid] = lives[pid] if pid in lives else alive(pid)
             since_ns = now_ns - LEFT_AFTER_NS if lives[pid] else now_ns
-            left = sum(call.began_ns <= goroutine.left_ns <= since_ns for call in calls)
+            left = sum(0 < call.began_ns <= goroutine.left_ns <= since_ns for call in calls)
             if lives[pid]:
                 left_now, running = left_now + left, running + len(calls) - left
             elif self._table.delete(raw):

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running calls of Go functions: which run, which a panic has left, and what is removed with a process."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+
+from ssllatency import abi
+from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, Counted, Goroutines
+from ssllatency.engines.bpf.process_slots import slot_of
+
+READ, HANDSHAKE = 1, 2
+NOW = time.monotonic_ns()
+LONG_AGO = NOW - 10 * LEFT_AFTER_NS
+
+
+class Table:
+    """A map of the kernel's."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes] = {}
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        yield from self.entries.items()
+
+    def delete(self, key: bytes) -> bool:
+        return self.entries.pop(key, None) is not None
+
+
+class Loaded:
+    """An object with the table of goroutines, and how many of them the processes have."""
+
+    def __init__(self) -> None:
+        self.table, self.shares = Table(), {}
+
+    def map(self, name: str, *_sizes: int) -> Table:
+        assert name == "goroutines"
+        return self.table
+
+    def live_section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
+        assert name == "goroutine_shares"
+        self.shares = kind()
+        return self.shares
+
+    def add(self, pid: int, goroutine: int, *calls: tuple[int, int], left_ns: int = 0) -> None:
+        """A goroutine with calls, each an operation and when it began."""
+        key, value = abi.GoroutineKey(goroutine, pid), abi.Goroutine(left_ns=left_ns, count=len(calls))
+        for number, (operation, began_ns) in enumerate(calls):
+            value.frames[number] = abi.Frame(began_ns=began_ns, operation=operation, depth=100 + number)
+        self.table.entries[bytes(key)] = bytes(value)
+        self.shares.goroutines[slot_of(pid)] += 1
+
+
+def opened() -> tuple[Loaded, Goroutines]:
+    loaded = Loaded()
+    return loaded, Goroutines(loaded)  # type: ignore[arg-type]
+
+
+def test_calls_within_each_other_run() -> None:
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, NOW))
+    loaded.add(8, 0xC000, (READ, NOW))
+    assert goroutines.count(lambda _: True) == Counted(3, 0)
+    assert goroutines.left == 0
+    assert goroutines.calls_of({READ}) == 2
+    assert goroutines.calls_of({READ}, before_ns=NOW) == 1
+    assert goroutines.calls_of({5}) == 0
+
+
+def test_a_call_that_a_panic_has_left_long_ago_does_not_run() -> None:
+    """One that was left just now may have recovered; one that began later is another."""
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (HANDSHAKE, LONG_AGO), left_ns=LONG_AGO + 1)
+    loaded.add(7, 0xC100, (HANDSHAKE, LONG_AGO), left_ns=NOW)
+    loaded.add(7, 0xC200, (HANDSHAKE, LONG_AGO + 2), left_ns=LONG_AGO + 1)
+    for _ in range(2):  # it is counted each time, not once more
+        assert goroutines.count(lambda _: True) == Counted(2, 0)
+        assert goroutines.left == 1
+
+
+def test_a_process_that_has_ended_leaves_nothing_behind() -> None:
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, LONG_AGO + 5), left_ns=LONG_AGO + 2)
+    loaded.add(8, 0xC000, (READ, NOW))
+    assert goroutines.count(lambda pid: pid == 8) == Counted(1, 1)
+    assert goroutines.left == 1
+    assert [abi.GoroutineKey.from_buffer_copy(key).tgid for key in loaded.table.entries] == [8]
+    assert (loaded.shares.goroutines[slot_of(7)], loaded.shares.goroutines[slot_of(8)]) == (0, 1)
+    assert goroutines.count(lambda _: True) == Counted(1, 0)
+    assert goroutines.left == 1
+
+
+def test_a_record_that_the_kernel_side_never_writes_is_read_within_its_bounds() -> None:
+    loaded, goroutines = opened()
+    value = abi.Goroutine(count=1000)
+    loaded.table.entries[bytes(abi.GoroutineKey(1, 7))] = bytes(value)
+    assert goroutines.count(lambda _: True).running == abi.GoroutineTable.FRAMES
