@@ -63,6 +63,12 @@ static __always_inline bool read_resumed(__u64 ssl, const struct ssll_library *l
 	return read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
 }
 
+/* The algorithm of this side's signature; GnuTLS has 0 where there was none. */
+static __always_inline bool read_signature(__u64 ssl, const struct ssll_library *library, __u64 *value)
+{
+	return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value) && (*value || library->stack != SSLL_STACK_GNUTLS);
+}
+
 /* One label's value; false where it isn't known. `labels` has those that come before it. */
 static __always_inline bool read_label(
         __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, enum ssll_label label, __u64 *value)
@@ -77,7 +83,7 @@ static __always_inline bool read_label(
 	case SSLL_LABEL_GROUP:
 		return read_group(ssl, library, labels, value);
 	case SSLL_LABEL_SIGNATURE:
-		return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value) && *value;
+		return read_signature(ssl, library, value);
 	case SSLL_LABEL_CLIENT_CERTIFICATE:
 		return read_client_certificate(ssl, library, value);
 	default:

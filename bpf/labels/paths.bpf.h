@@ -67,8 +67,9 @@ static __always_inline bool read_version(__u64 ssl, const struct ssll_library *l
 {
 	if (!read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value))
 		return false;
-	if (library->stack == SSLL_STACK_GNUTLS)
-		*value = gnutls_version(*value);
+	if (library->stack != SSLL_STACK_GNUTLS)
+		return true;
+	*value = gnutls_version(*value);
 	return *value != 0;
 }
 

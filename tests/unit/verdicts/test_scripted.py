@@ -31,7 +31,7 @@ ASSIGNED = re.compile(r"\$(\w+) = ")
 
 def layouts() -> Iterator[tuple[SslOffsets, Stack]]:
     """What libraries show of themselves: all, or all but one thing."""
-    for stack in STACKS:
+    for stack in (stack for stack in STACKS if stack.scripted):
         whole = [replace(BORINGSSL, version=None)] if stack.name == "boringssl" else [OPENSSL, TYPED]
         for offsets in whole:
             yield offsets, stack

@@ -34,7 +34,11 @@ struct made_connection {
 	struct made_bio reading, writing;
 };
 
-static const __u32 states[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 99, ~0U};
+static const __u32 states[] = {0, 0, 256, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 99, ~0U};
+
+/* What GnuTLS' calls return: its manual, "Error codes and descriptions". */
+static const __s32 gnutls_codes[] = {
+        0, -8, -9, -10, -12, -15, -16, -24, -28, -28, -37, -38, -52, -53, -54, -87, -110, -112, -319, -328, -348};
 
 static struct made_field any_field(__u32 value)
 {
@@ -60,6 +64,8 @@ static struct made_bio any_bio(bool flags_known)
 
 static struct made_connection any_connection(void)
 {
+	static const __u32 stacks[] = {SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS};
+	__u32 stack = stacks[any(3)];
 	bool flags_known = !once_in(10);
 	struct made_connection made = {
 	        .is_null = once_in(50),
@@ -69,8 +75,9 @@ static struct made_connection any_connection(void)
 	        .held = once_in(2),
 	        .holder_readable = !once_in(10),
 	        .holder_null = once_in(10),
-	        .stack = once_in(2) ? SSLL_STACK_BORINGSSL : SSLL_STACK_OPENSSL,
-	        .returned = (__s32)any(3) - 1,
+	        .stack = stack,
+	        .returned = stack == SSLL_STACK_GNUTLS ? gnutls_codes[any(sizeof(gnutls_codes) / sizeof(*gnutls_codes))]
+	                                               : (__s32)any(3) - 1,
 	        .rwstate = any_field(states[any(sizeof(states) / sizeof(*states))]),
 	        .shutdown = any_field(any(4)),
 	        .state = any_field(any(3)),
@@ -242,10 +249,40 @@ static struct verdict expected_of_openssl(const struct made_connection *made)
 	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
+/* The functions gnutls_error_is_fatal and gnutls_record_get_direction of its manual say what is to be done. */
+static struct verdict expected_of_gnutls(const struct made_connection *made)
+{
+	bool direction_known = !made->is_null && (!made->typed || (made->type_readable && !made->quic)) &&
+	                       (!made->held || (made->holder_readable && !made->holder_null)) && can_read(made->rwstate);
+
+	switch (made->returned) {
+	case 0:
+		return expected_close();
+	case -16: /* a warning */
+	case -37: /* the peer asks for a handshake */
+	case -38: /* data within one */
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	case -53:
+	case -54:
+	case -110: /* the transport, or its end */
+		return expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
+	}
+	if (made->returned != -28 && made->returned != -52)
+		return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
+	if (!direction_known)
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	return made->rwstate.value % 256 ? expected_retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE)
+	                                 : expected_retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
+}
+
 static struct verdict expected_of(const struct made_connection *made)
 {
 	bool is_connection = !made->is_null && (!made->typed || (made->type_readable && !made->quic));
-	bool held = !made->held || (made->holder_readable && !made->holder_null);
+	bool held;
+
+	if (made->stack == SSLL_STACK_GNUTLS)
+		return expected_of_gnutls(made);
+	held = !made->held || (made->holder_readable && !made->holder_null);
 
 	if (!is_connection || !held || !can_read(made->rwstate))
 		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
@@ -328,12 +365,14 @@ static void print_verdict(const struct made_connection *made)
 /* That of all codes of a stack, and of all waits of a BIO: its lowest three flags, its reasons up to 3. */
 static void print_verdicts(__u32 stack)
 {
-	for (__u32 code = 0; code < 128; code++) {
+	bool gnutls = stack == SSLL_STACK_GNUTLS;
+
+	for (__u32 code = 0; code < (gnutls ? 2 : 128); code++) {
 		for (__u32 kind = 0; kind < 32; kind++) {
 			struct made_bio bio = {true, true, false, true, true, kind % 8, kind / 8};
 			struct made_connection made = {
 			        .stack = stack,
-			        .returned = -1,
+			        .returned = gnutls ? -28 : -1,
 			        .rwstate = {true, true, code},
 			        .shutdown = {true, true, 0},
 			        .state = {true, true, 0},

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
-from ssllatency.abi import Convention
+from ssllatency.abi import Convention, Reason, Wait
 from ssllatency.errors import phrase
 from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.go.operations import LIBRARY, OPERATIONS
@@ -108,7 +108,7 @@ class Go(Stack):
     marks = {_GO: Mark(b"\xff Go buildinf:", _version), _TLS: Mark(f"{TLS}.(*Conn).".encode())}  # noqa: RUF012
     texts = (marks[_TLS].text,)
     states_version = True
-    codes = Codes(reading=0, writing=0, reasons={})
+    codes = Codes(reading=0, writing=0, reasons={}, waits={Reason.UNKNOWN: Wait.UNKNOWN})
     callees = ()
     transport = ()
     handshake_calls = HandshakeCalls(shakes="")

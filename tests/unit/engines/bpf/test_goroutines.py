@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from ssllatency import abi
-from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, Counted, Goroutines
+from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, RunningCount, Goroutines
 from ssllatency.engines.bpf.process_slots import slot_of
 
 READ, HANDSHAKE = 1, 2
@@ -62,7 +62,7 @@ def test_calls_within_each_other_run() -> None:
     loaded, goroutines = opened()
     loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, NOW))
     loaded.add(8, 0xC000, (READ, NOW))
-    assert goroutines.count(lambda _: True) == Counted(3, 0)
+    assert goroutines.count(lambda _: True) == RunningCount(3, 0)
     assert goroutines.left == 0
     assert goroutines.calls_of({READ}) == 2
     assert goroutines.calls_of({READ}, before_ns=NOW) == 1
@@ -76,7 +76,7 @@ def test_a_call_that_a_panic_has_left_long_ago_does_not_run() -> None:
     loaded.add(7, 0xC100, (HANDSHAKE, LONG_AGO), left_ns=NOW)
     loaded.add(7, 0xC200, (HANDSHAKE, LONG_AGO + 2), left_ns=LONG_AGO + 1)
     for _ in range(2):  # it is counted each time, not once more
-        assert goroutines.count(lambda _: True) == Counted(2, 0)
+        assert goroutines.count(lambda _: True) == RunningCount(2, 0)
         assert goroutines.left == 1
 
 
@@ -84,11 +84,11 @@ def test_a_process_that_has_ended_leaves_nothing_behind() -> None:
     loaded, goroutines = opened()
     loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, LONG_AGO + 5), left_ns=LONG_AGO + 2)
     loaded.add(8, 0xC000, (READ, NOW))
-    assert goroutines.count(lambda pid: pid == 8) == Counted(1, 1)
+    assert goroutines.count(lambda pid: pid == 8) == RunningCount(1, 1)
     assert goroutines.left == 1
     assert [abi.GoroutineKey.from_buffer_copy(key).tgid for key in loaded.table.entries] == [8]
     assert (loaded.shares.goroutines[slot_of(7)], loaded.shares.goroutines[slot_of(8)]) == (0, 1)
-    assert goroutines.count(lambda _: True) == Counted(1, 0)
+    assert goroutines.count(lambda _: True) == RunningCount(1, 0)
     assert goroutines.left == 1
 
 

@@ -13,8 +13,8 @@ from tests.fixtures.go_samples import HANDSHAKE, LAYOUTS, MACHINES, leaf, progra
 
 from ssllatency import abi
 from ssllatency.elf.image import Image
-from ssllatency.elf.source import Source
-from ssllatency.engines.attach.images import can_trace, is_go, why_no_call_can_begin, without_go
+from ssllatency.elf.source import ElfSource
+from ssllatency.engines.attach.images import can_trace, is_go, left_out_where, why_no_call_can_begin
 from ssllatency.engines.attach.probing import FLOOR, STANDARD
 from ssllatency.engines.attach.sites import library_record, sites_of
 from ssllatency.engines.base import TracedImage
@@ -31,7 +31,7 @@ FILE_SIZE = 1 << 20
 
 
 def image_of(made: GoProgram) -> Image:
-    return Image("made", Source.of(made.data(), "/srv/app"), ())
+    return Image("made", ElfSource.of(made.data(), "/srv/app"), ())
 
 
 def planned(layout: int = 26, machine: str = "x86-64") -> ImagePlan:
@@ -125,10 +125,10 @@ def test_what_can_not_trace_it_leaves_it_alone_and_says_so() -> None:
     go, other = traced(planned()), traced(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), ()))
     assert not can_trace(WithoutGo(), go)  # type: ignore[arg-type]
     assert can_trace(WithoutGo(), other)  # type: ignore[arg-type]
-    left, kept = without_go([go, other], "bcc")
+    left, kept = (left_out_where(image, lambda stack: not stack.scripted, "bpftrace") for image in (go, other))
     assert kept is other
     assert left.plan.operations == ()
-    assert MissingOperation(READ, "bcc can't trace Go's functions: libbpf can") in left.plan.missing
+    assert MissingOperation(READ, f"the bpftrace engine doesn't know {stack_named('go').title}") in left.plan.missing
     assert "not yet whole handshakes" in why_no_call_can_begin([go])
     assert "map no libssl" in why_no_call_can_begin([go, other])
     handshakes = plan_handshake(image_of(program()))
