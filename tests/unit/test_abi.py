@@ -13,11 +13,11 @@ from ssllatency import abi
 
 BPF = Path(__file__).parents[2] / "bpf"
 # Constants that belong together without being choices or bits of one thing.
-CONSTANTS = {"Error", "Geometry", "GoroutineTable", "SideTable", "Table", "TableSize"}
+CONSTANTS = re.compile("Error|Geometry|TableSize|.*Table")
 ENUMS = {
     name: kind
     for name, kind in vars(abi).items()
-    if isinstance(kind, type) and issubclass(kind, IntEnum) and kind is not IntEnum and name not in CONSTANTS
+    if isinstance(kind, type) and issubclass(kind, IntEnum) and kind is not IntEnum and not CONSTANTS.fullmatch(name)
 }
 
 

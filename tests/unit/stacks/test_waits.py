@@ -10,11 +10,12 @@ import pytest
 from ssllatency.abi import Reason, Wait
 from ssllatency.model import handshakes as model
 from ssllatency.reports.words.parts import STYLES
+from ssllatency.stacks import registry
 from ssllatency.stacks.base import Stack
-from ssllatency.stacks.registry import STACKS
 from ssllatency.stacks.waits import WAITS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "internals" / "stacks.md"
+STACKS = [stack for stack in registry.STACKS if stack.codes.waits]  # whose connections hold what they wait for
 KINDS = [wait for wait in Wait if wait not in (Wait.NONE, Wait.WAITS)]
 
 

@@ -89,7 +89,7 @@ def test_labels_of_a_million_connections_are_those_that_were_made_up(tmp_path: P
     assert all(100_000 < count < 900_000 for count in known.values())
 
 
-@pytest.mark.parametrize("stack", STACKS, ids=lambda stack: stack.name)
+@pytest.mark.parametrize("stack", [stack for stack in STACKS if stack.codes.waits], ids=lambda stack: stack.name)
 def test_both_sides_mean_the_same_by_each_code(tmp_path: Path, stack: Stack) -> None:
     program = build("verdicts", tmp_path, BPF)
     done = subprocess.run([program, "0", str(stack.number.value)], capture_output=True, text=True, check=True)

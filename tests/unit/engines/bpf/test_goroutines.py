@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from ssllatency import abi
-from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, RunningCount, Goroutines
+from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, Goroutines, RunningCount
 from ssllatency.engines.bpf.process_slots import slot_of
 
 READ, HANDSHAKE = 1, 2
