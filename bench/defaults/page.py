@@ -14,7 +14,7 @@ PAGE = """\
 # What the defaults keep
 
 Written by `make bench-defaults`; run it again to measure your own machine. This page is the home of these figures: other pages
-point here. [by-turns.md](by-turns.md) has `trace` and `handshakes` on nginx, and a stranger, within narrower bounds.
+point here.
 
 {machine}
 

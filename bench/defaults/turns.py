@@ -9,7 +9,6 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -19,13 +18,14 @@ from bench import command, hits
 from bench.defaults import servers
 from bench.defaults.borders import END, START, at_borders
 from bench.defaults.page import kept_pairs
-from bench.defaults.runs import ServerWork, StrangerWork, some
+from bench.defaults.runs import StrangerWork, some
 from bench.intervals import Pair
 from bench.page import machine
 from bench.rounds import COST, Work
 from bench.tracers import AGAIN, Tracer
-from bench.works import build_pump, choose_cpus
+from bench.works import WorkerWork, build_pump, choose_cpus, worker
 
+CLOSE = ("-H", "Connection: close")
 _STRANGER_TURNS = 500_000  # of a stranger, about as long as the others are looked at
 PAGE = """\
 # What the defaults keep, by turns
@@ -36,10 +36,11 @@ servers, with wider bounds.
 {machine}
 
 Each command runs with nothing but a target (`-p PID`) for {seconds:g} s, between two times as long without it, {pairs} times
-in turn on the same server under the same load. What is kept is the rate at which clients are answered, by the mean of the
-rates just before and just after; with its 95 % interval. It begins when the command says that it traces, so that the first
-look at the cost is in it, which in a run of minutes is a small part. *{again}* is no tracing measured as if it were a command.
-Servers, clients and the stranger are those of [defaults.md](defaults.md).
+in turn on the same server under the same load. What is kept is the work that the server's worker, or the stranger, gets done in
+the same CPU time of its own, by the mean of just before and just after; with its 95 % interval. So other work on the machine
+changes it little, and the CPU time that the command itself takes isn't in it. It begins when the command says that it traces:
+the first look at the cost is in it, which in a run of minutes is a small part. *{again}* is no tracing measured as if it were a
+command. Servers, clients and the stranger are those of [defaults.md](defaults.md).
 
 {hits}
 
@@ -73,8 +74,9 @@ def in_turns(work: Work, tracers: Sequence[Tracer], number: int) -> dict[str, li
 
 def _works(directory: Path, seconds: float) -> Iterator[tuple[str, Work]]:
     cpus = choose_cpus()
-    for name, options in (("nginx, kept connections", ()), ("nginx, close", ("-H", "Connection: close"))):
-        yield name, ServerWork(partial(servers.nginx, directory, cpus, *options), directory, seconds)
+    with worker(directory, cpus) as server:
+        yield "nginx, kept connections", WorkerWork(server, cpus, directory, seconds)
+        yield "nginx, close", WorkerWork(server, cpus, directory, seconds, *CLOSE)
     yield "a stranger", StrangerWork(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
 
 

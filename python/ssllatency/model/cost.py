@@ -39,7 +39,8 @@ class Cost:
     `other_hits`, `other_ns`: what processes have paid that aren't traced and use a traced file. `elsewhere_ns`: the run time of
     programs that aren't at probes, as where threads are switched, on the whole machine. `seen_ns`: what tracing took by the
     traced processes' CPU time for each read and write system call meanwhile, and before and after, with what hits push out of
-    caches; None where it isn't known.
+    caches; None where it isn't known. `attach_ns`: the tracer's own processor time for setting the probes at first, and for
+    removing them at last once that is done; None likewise.
     """
 
     hits: int
@@ -52,6 +53,7 @@ class Cost:
     processes: tuple[ProcessCost, ...] = ()
     cores: tuple[CoreCost, ...] = ()
     seen_ns: int | None = None
+    attach_ns: int | None = None
 
     @property
     def total_ns(self) -> int:
@@ -74,7 +76,7 @@ class Moment:
 
 
 _KNOWN = ("hits", "kernel_ns", "other_hits", "other_ns", "elsewhere_ns")
-_PERHAPS = ("run_ns", "cpu_ns", "seen_ns")
+_PERHAPS = ("run_ns", "cpu_ns", "seen_ns", "attach_ns")
 _OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name != "pid")
 
 

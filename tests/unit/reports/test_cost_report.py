@@ -80,9 +80,10 @@ def test_the_report_ends_with_it() -> None:
         replace(COST, run_ns=None, cpu_ns=None),
         replace(COST, other_hits=3, other_ns=4, elsewhere_ns=5),
         replace(COST, seen_ns=6),
+        replace(COST, attach_ns=30_000_000),
         Cost(0, 0, 0, 0),
     ],
-    ids=["usual", "unknown parts", "others", "seen", "nothing"],
+    ids=["usual", "unknown parts", "others", "seen", "attaching", "nothing"],
 )
 def test_a_document_holds_all_of_it(cost: Cost) -> None:
     snapshot = replace(busy(), cost=cost)

@@ -88,6 +88,8 @@ class Processes:
     def cost(self) -> Cost | None:
         """The cost of tracing so far, None where that isn't known."""
         cost = self.meter.read(self.targets) if self.meter else None
+        if cost and self.around:
+            cost = replace(cost, attach_ns=self.attach_ns())
         seen = self.around.share() if self.around else None
         if cost is None or cost.cpu_ns is None or seen is None:
             return cost
@@ -100,6 +102,10 @@ class Processes:
     def spent_unhit(self) -> Spent | None:
         """The same, at next to no cost, where no probe was hit since it was asked; None where one was."""
         return self.meter.spent_unhit() if self.meter else None
+
+    def attach_ns(self) -> int:
+        """The tracer's own processor time for setting the probes at first; 0 where that isn't measured."""
+        return self.around.attach_ns if self.around else 0
 
     def tool_ns(self) -> int:
         """Processor time that tracing has taken beside hits: this process' own, and that of programs at tracepoints."""

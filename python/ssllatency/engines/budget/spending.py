@@ -11,7 +11,8 @@ from ssllatency.engines.cost.spent import Spent, tool_share
 
 
 class Spending:
-    """The spending against a `budget`, measured by `spent`, `spent_unhit`, `bursts` and `tool_ns` as Windows has them.
+    """The spending against a `budget`, measured by `spent`, `spent_unhit`, `bursts`, `tool_ns` and `attach_ns` as Windows has
+    them.
 
     `overhead` tells how many times the measured price hits cost. `unhit`: no probe had been hit when is_unhit() was asked last;
     `rests`: nobody had worked between the two last calls of look_for_rest().
@@ -24,10 +25,12 @@ class Spending:
         spent_unhit: Callable[[], Spent | None],
         bursts: Callable[[], int],
         tool_ns: Callable[[], int],
+        attach_ns: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self.budget, self._clock = budget, clock
         self._spent, self._spent_unhit, self._bursts, self._tool_ns = spent, spent_unhit, bursts, tool_ns
+        self._attach_ns = attach_ns
         self._began_s = clock()
         self._before = self._origin = Spent()
         self._burst = 0
@@ -60,9 +63,10 @@ class Spending:
         return None if share is None else share * self.overhead.factor
 
     def overdrawn_s(self) -> float:
-        """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget."""
-        share = self._dearer(self._before.share_since(self._origin))
-        return 0.0 if share is None else (share - self.budget) * (self._clock() - self._began_s)
+        """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget, out of
+        which setting the probes is paid as well."""
+        share, attach_s = self._dearer(self._before.share_since(self._origin)), self._attach_ns() / 1e9
+        return attach_s if share is None else (share - self.budget) * (self._clock() - self._began_s) + attach_s
 
     def is_unhit(self, seconds: float) -> bool:
         """Whether no probe was hit since this or share() was asked, at next to no cost; then share() counts as asked so long

@@ -77,7 +77,7 @@ class Windows:
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
     `spent_unhit` tells the same as `spent` for less, where no probe was hit since that was asked, and None elsewhere. `again`:
     whether probes that were removed can be set again. `bursts` counts how often some process has hit so many that `tick` should
-    be called at once. `tool_ns`: the processor time that the tracer itself has used by now.
+    be called at once. `tool_ns`: the processor time that the tracer itself has used by now; `attach_ns`: to set the probes.
     """
 
     def __init__(
@@ -95,11 +95,12 @@ class Windows:
         again: bool = True,
         bursts: Callable[[], int] = lambda: 0,
         tool_ns: Callable[[], int] = lambda: 0,
+        attach_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._gates, self._totals, self._work, self._again = gates, totals, work, again
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._controller = Controller(budget, len(tiers))
-        self._spending = Spending(budget, spent, spent_unhit, bursts, tool_ns, clock)
+        self._spending = Spending(budget, spent, spent_unhit, bursts, tool_ns, attach_ns, clock)
         now, begin = clock(), work()
         self._look_s = now + _LOOK_S
         self._accounts = Accounts(tuple(tiers), now, begin)

@@ -71,7 +71,9 @@ class Around:
         before: Moment | None = None,
         look_at: Callable[[Collection[int]], Moment] = look,
         sleep: Callable[[float], None] = time.sleep,
+        own_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
+        self._own_ns, self._borders_ns = own_ns, [0, 0, 0, 0]
         self._pids, self._look, self._sleep = tuple(pids), look_at, sleep
         self._began = before or self._look(self._pids)
         self._before_attach: Moment | None = None
@@ -82,19 +84,29 @@ class Around:
 
     def before_attach(self) -> None:
         """Probes are about to be set."""
-        self._before_attach = self._before_attach or self._look(self._pids)
+        if not self._before_attach:
+            self._before_attach, self._borders_ns[0] = self._look(self._pids), self._own_ns()
 
     def attached(self) -> None:
         """All probes of an attachment are set."""
+        self._borders_ns[1] = self._own_ns()
         self._attached = self._look(self._pids)
 
     def before_detach(self) -> None:
         """Probes are about to be removed."""
-        self._before_detach = self._before_detach or self._look(self._pids)
+        if not self._before_detach:
+            self._before_detach, self._borders_ns[2] = self._look(self._pids), self._own_ns()
 
     def detached(self) -> None:
         """All probes of an attachment are removed."""
+        self._borders_ns[3] = self._own_ns()
         self._detached, self._share = self._look(self._pids), None
+
+    @property
+    def attach_ns(self) -> int:
+        """The tracer's own processor time for setting the probes at first and removing them at last, as far as that is done."""
+        before_attach, attached, before_detach, detached = self._borders_ns
+        return max(0, attached - before_attach) + max(0, detached - before_detach)
 
     def share(self) -> float | None:
         """The part of their CPU time that tracing took, None where it can't be told. Once the probes are gone it waits for a

@@ -32,6 +32,7 @@ def windows_of(
         bursts=processes.bursts,
         again=attachment.can_set_again,
         tool_ns=processes.tool_ns,
+        attach_ns=processes.attach_ns,
     )
 
 

@@ -11,7 +11,10 @@ from ssllatency.reports.documents.fields import DocumentField
 
 def cost_fields(cost: Cost) -> dict[str, object]:
     """The object as plain data; `share` follows from the rest."""
-    return {"cost": {"share": cost.share, **asdict(cost)}}
+    values = {"share": cost.share, **asdict(cost)}
+    if cost.attach_ns is None:
+        del values["attach_ns"]
+    return {"cost": values}
 
 
 def read_cost(root: DocumentField) -> Cost | None:
@@ -28,6 +31,7 @@ def read_cost(root: DocumentField) -> Cost | None:
         other_ns=cost.get("other_ns").whole(),
         elsewhere_ns=cost.get("elsewhere_ns").whole(),
         seen_ns=_perhaps(seen) if (seen := cost.optional("seen_ns")) else None,
+        attach_ns=_perhaps(attach) if (attach := cost.optional("attach_ns")) else None,
         processes=cost.get("processes").rows(_read_process, "pid"),
         cores=cost.get("cores").rows(_read_core, "core"),
     )

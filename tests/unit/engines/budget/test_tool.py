@@ -86,6 +86,22 @@ def test_setting_and_removing_probes_is_paid_out_of_the_budget() -> None:
     assert 0 < paid.counted[Tier.DATA] < free.counted[Tier.DATA]
 
 
+def test_setting_the_probes_at_first_is_paid_out_of_the_first_windows() -> None:
+    def watched_s(attach_s: float, seconds: float) -> float:
+        server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+        windows = Windows(
+            *(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1)),
+            attach_ns=lambda: round(attach_s * 1e9),
+        )
+        windows.start()
+        run(server, windows, seconds)
+        windows.finish()
+        return sum(part.watched_s for part in windows.sampling())
+
+    assert watched_s(0.3, 20) < 0.95 * watched_s(0.0, 20)
+    assert watched_s(0.3, 20) > 0
+
+
 def test_a_busy_tracer_puts_nothing_into_windows() -> None:
     server = Server({Tier.DATA: 5_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})  # 1 %
     windows = watch(server, idle_share=0.5)

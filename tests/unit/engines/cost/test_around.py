@@ -51,6 +51,21 @@ def share(server: Server, before_ns: float, traced_ns: float, after_ns: float, b
     return around.share()
 
 
+def test_what_the_tracer_takes_to_set_and_remove_probes() -> None:
+    """From the first attachment's probes to the last one's, and back; not what it does in between."""
+    own_ns = iter([100, 130, 170, 1_000, 1_030, 1_005])
+    around = Around([7], None, Server().look, lambda _: None, lambda: next(own_ns))
+    assert around.attach_ns == 0
+    around.coming()
+    around.coming()
+    around.set()
+    around.set()
+    assert around.attach_ns == 70
+    around.going()
+    around.gone()
+    assert around.attach_ns == 70 + 30
+
+
 def test_the_excess_is_the_share() -> None:
     server = Server()
     assert share(server, 5_000, 10_000, 5_000) == pytest.approx(0.5)
