@@ -56,13 +56,13 @@ def test_what_the_tracer_takes_to_set_and_remove_probes() -> None:
     own_ns = iter([100, 130, 170, 1_000, 1_030, 1_005])
     around = Around([7], None, Server().look, lambda _: None, lambda: next(own_ns))
     assert around.attach_ns == 0
-    around.coming()
-    around.coming()
-    around.set()
-    around.set()
+    around.before_attach()
+    around.before_attach()
+    around.attached()
+    around.attached()
     assert around.attach_ns == 70
-    around.going()
-    around.gone()
+    around.before_detach()
+    around.detached()
     assert around.attach_ns == 70 + 30
 
 
