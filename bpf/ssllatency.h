@@ -368,6 +368,8 @@ struct ssll_library {
 	__s32 server_bits; /* those of the word at `server` that count; 0: all */
 	__s32 companion;   /* 1: its calls count only in processes that have called a library that isn't one */
 	__s32 attached;    /* 1: at all its sites; until then calls end there that couldn't be seen to begin */
+	__s32 deadline;    /* Go: the itab of the error of a deadline minus that of a *net.OpError; 0 not known */
+	__s32 pad;
 	struct ssll_path paths[SSLL_PLACES]; /* by enum ssll_place_of; none where nothing is labelled */
 };
 
@@ -435,7 +437,7 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_library) == 56 + 20 * SSLL_PLACES, "library");
+_Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES, "library");
 _Static_assert(sizeof(struct ssll_goroutine_key) == 16, "goroutine key");
 _Static_assert(sizeof(struct ssll_frame) == 24, "frame");
 _Static_assert(sizeof(struct ssll_goroutine) == 16 + 24 * SSLL_FRAMES, "goroutine");

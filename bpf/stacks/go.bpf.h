@@ -20,6 +20,7 @@ struct go_string {
 enum {
 	GO_EOF_SIZE = 3,
 	GO_EOF = 'E' | 'O' << 8 | 'F' << 16,
+	GO_HELD_ERROR = 64, /* in net.OpError */
 };
 
 /* The first word of an error, by its number among the results: reads and writes return a number of bytes before it. */
@@ -37,11 +38,29 @@ static __always_inline bool is_go_eof(__u64 error)
 	       !bpf_probe_read_user(&text, GO_EOF_SIZE, (void *)string.text) && text == GO_EOF;
 }
 
-/* How a call ended that returned an error. */
-static __always_inline struct verdict judge_go_error(const struct pt_regs *ctx, __u32 convention)
+/*
+ * Whether a *net.OpError holds the error of a deadline that has passed. Both are known by the distance of their itabs, wherever
+ * the program was loaded. Of a Write it would be wrapped, as no further one may follow.
+ */
+static __always_inline bool is_go_deadline(__u64 itab, __u64 error, const struct ssll_library *library)
 {
-	if (convention == SSLL_SSL_IO && is_go_eof(go_result(ctx, go_error_word(convention) + 1)))
+	__u64 held = 0;
+
+	return library->deadline && !bpf_probe_read_user(&held, sizeof(held), (void *)(error + GO_HELD_ERROR)) &&
+	       held - itab == (__u64)(__s64)library->deadline;
+}
+
+/* How a call ended that returned an error. */
+static __always_inline struct verdict judge_go_error(
+        const struct pt_regs *ctx, __u32 convention, const struct ssll_library *library)
+{
+	__u32 word = go_error_word(convention);
+	__u64 itab = go_result(ctx, word), error = go_result(ctx, word + 1);
+
+	if (convention == SSLL_SSL_IO && is_go_eof(error))
 		return closed(SSLL_REASON_ZERO_RETURN);
+	if (convention == SSLL_SSL_IO && is_go_deadline(itab, error, library))
+		return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 	return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
 }
 

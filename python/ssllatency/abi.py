@@ -899,11 +899,13 @@ class Library(ctypes.Structure):
         ("server_bits", ctypes.c_int32),
         ("companion", ctypes.c_int32),
         ("attached", ctypes.c_int32),
+        ("deadline", ctypes.c_int32),
+        ("pad", ctypes.c_int32),
         ("paths", Path * 23),
     )
 
 
-assert ctypes.sizeof(Library) == 516
+assert ctypes.sizeof(Library) == 524
 
 
 class MixKey(ctypes.Structure):
@@ -1101,7 +1103,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 516, 256, 0),
+    "libraries": MapShape(2, 4, 524, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -23,6 +23,7 @@ const (
 	exits    = "exits"    // it ends its goroutine
 	recovers = "recovers" // it panics, recovers itself, and needs a large stack
 	nested   = "nested"   // it makes a connection itself
+	late     = "late"     // the client's deadlines have passed, of a read and of its last write
 )
 
 // Calls by function and outcome, as the program sees them itself.
@@ -35,6 +36,8 @@ func (c *calls) count(function string, err error) error {
 	outcome := "success"
 	if err == io.EOF && function == "Read" {
 		outcome = "closed"
+	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() && function == "Read" {
+		outcome = "retry"
 	} else if err != nil {
 		outcome = "failure"
 	}
@@ -124,10 +127,22 @@ func (c *counted) client(kind string, number int) {
 	if c.count("clientHandshake", conn.Handshake()) != nil {
 		return
 	}
+	line := make([]byte, 100)
+	if kind == late {
+		conn.SetReadDeadline(time.Unix(1, 0))
+		_, err = conn.Read(line)
+		c.count("Read", err)
+		conn.SetReadDeadline(time.Time{})
+	}
 	_, err = conn.Write([]byte("hello"))
 	c.count("Write", err)
-	_, err = conn.Read(make([]byte, 100))
+	_, err = conn.Read(line)
 	c.count("Read", err)
+	if kind == late {
+		conn.SetWriteDeadline(time.Unix(1, 0))
+		_, err = conn.Write(line)
+		c.count("Write", err)
+	}
 }
 
 func (c *counted) accept(config *tls.Config) {
@@ -152,7 +167,7 @@ func countCalls(connections int) {
 	go c.accept(&tls.Config{Certificates: []tls.Certificate{made}})
 	fmt.Println("ready")
 	io.ReadFull(os.Stdin, make([]byte, 1))
-	kinds := []string{echo, refused, recovers, panics, echo, nested, exits, recovers}
+	kinds := []string{echo, refused, recovers, panics, late, nested, exits, recovers}
 	var clients sync.WaitGroup
 	places := make(chan bool, 40)
 	for number := 0; number < connections; number++ {

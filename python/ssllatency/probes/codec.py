@@ -33,6 +33,7 @@ MACHINES = ("x86-64", "aarch64")
 KINDS = (*LIBRARIES, "static", "")
 _HIGHEST_ADDRESS = 1 << 63
 LARGEST_FIELD_OFFSET = 1 << 16  # bytes into a structure of a library
+_FARTHEST_ITAB = 1 << 31  # bytes from one itab to another
 MOST_ITEMS = 4096
 LONGEST_TEXT = 4096
 MOST_CODE = 1 << 18  # bytes of one range
@@ -99,8 +100,13 @@ def _missing(missing: Field) -> MissingOperation:
 
 
 def _offsets(offsets: Field) -> SslOffsets:
+    record = offsets.record(SslOffsets)
+    deadline = record.pop("deadline")
+    distance = deadline.value
+    if distance is not None and (type(distance) is not int or not -_FARTHEST_ITAB < distance < _FARTHEST_ITAB):
+        deadline.refuse("a distance in a file")
     return SslOffsets(
-        **{name: offset.whole_or_null(LARGEST_FIELD_OFFSET) for name, offset in offsets.record(SslOffsets).items()}
+        **{name: offset.whole_or_null(LARGEST_FIELD_OFFSET) for name, offset in record.items()}, deadline=distance
     )
 
 

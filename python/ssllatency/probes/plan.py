@@ -155,7 +155,8 @@ class SslOffsets:
     `rwstate` from SSL_want, `server` from SSL_is_server, `rbio` from SSL_get_rbio, `wbio` from SSL_get_wbio, `shutdown` from
     SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before. In BoringSSL,
     `boringssl` is where SSL points to what `rwstate` lies in, one of BoringSSL's own codes, both from SSL_get_error;
-    `server_bits` are the bits at `server` that count. In Go's Conn, `client` is the byte that is 1 at clients.
+    `server_bits` are the bits at `server` that count. In Go's Conn, `client` is the byte that is 1 at clients;
+    `deadline` isn't an offset, but where the itab of the error of a deadline lies, from that of a *net.OpError on.
 
     Inside BIO, from libcrypto: `bio_flags` from BIO_test_flags, `bio_method`, whose first word is the type, from
     BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket.
@@ -174,6 +175,7 @@ class SslOffsets:
     boringssl: int | None = None
     server_bits: int | None = None
     client: int | None = None
+    deadline: int | None = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ NEEDED = {"amd64": ("1.18.10-amd64", "1.27.3-amd64-pie"), "arm64": ("local-arm64
 OTHERS = sorted({path.name.removesuffix(".made") for path in BUILT.glob(f"*-{ARCHITECTURE}*.made")} - {*NEEDED})
 FUNCTIONS = ("serverHandshake", "clientHandshake", "Read", "Write", "Close")
 OUTCOMES = ("success", "failure", "closed", "retry")
-CONNECTIONS = 800  # an eighth of each kind of tests/go/counted.go but for two, of which there are twice as many
+CONNECTIONS = 800  # an eighth of each kind of tests/go/counted.go, but twice as many that recover
 
 
 class GoProgram:

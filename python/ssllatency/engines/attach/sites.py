@@ -172,6 +172,7 @@ def library_record(
         server_bits=offsets.server_bits or 0,
         companion=int(companion),
         attached=int(attached),
+        deadline=offsets.deadline or 0,
     )
     paths = {**labels, **_socket_paths(offsets)}
     for place in _PLACES.keys() & paths.keys():

@@ -106,6 +106,12 @@ class Types:
         offset = struct.unpack_from("<I", self._bytes, at + size)[0]
         return self._text(offset) if offset else ""
 
+    def offset(self, package: str, name: str, field: str) -> int | None:
+        """The offset of a field of the struct of that name; None where there is none, or several."""
+        struct_ = self.find(package, name)
+        found = self.fields(struct_).get(field) if struct_ is not None else None
+        return found.offset if found else None
+
     def size(self, address: int) -> int:
         """The bytes of a value of the type."""
         return self._data.number(address)

@@ -31,6 +31,8 @@ _VERSION_AT = 32  # since Go 1.18 the version follows the header of the build in
 _VERSION_INLINE = 2
 _LONGEST = 128
 _GO, _TLS = "Go", "Go crypto/tls"
+_NET_ERROR, _DEADLINE = "*net.OpError", "*poll.DeadlineExceededError"
+_HELD_ERROR = 64  # where the kernel side looks for the error in a net.OpError
 _TRACED: Mapping[str, TracedFunction] = {function.name: function for function in FUNCTIONS}
 
 
@@ -108,7 +110,7 @@ class Go(Stack):
     marks = {_GO: Mark(b"\xff Go buildinf:", _version), _TLS: Mark(f"{TLS}.(*Conn).".encode())}  # noqa: RUF012
     texts = (marks[_TLS].text,)
     states_version = True
-    codes = Codes(reading=0, writing=0, reasons={}, waits={Reason.UNKNOWN: Wait.UNKNOWN})
+    codes = Codes(reading=0, writing=0, reasons={}, waits={Reason.WANT_READ: Wait.PEER})  # a deadline that has passed
     callees = ()
     transport = ()
     handshake_calls = HandshakeCalls(shakes="")
@@ -183,16 +185,19 @@ class Go(Stack):
         return {}
 
     def connection(self, image: Image) -> dict[str, int]:
-        """Which byte tells clients, from the type of connections."""
+        """Which byte tells clients, from the type of connections; and by which errors a deadline is known to have passed."""
         from ssllatency.elf.source import ElfError
 
         try:
             types = _program(image).types
-            conn = types.find(TLS, "Conn")
-            fields = types.fields(conn) if conn is not None else {}
+            client = types.offset(TLS, "Conn", "isClient")
+            held, errors = types.offset("net", "OpError", "Err"), types.errors
         except ElfError:
             return {}
-        return {"client": fields["isClient"].offset} if "isClient" in fields else {}
+        found = {} if client is None else {"client": client}
+        if held == _HELD_ERROR and {_NET_ERROR, _DEADLINE} <= errors.keys():
+            found["deadline"] = errors[_DEADLINE] - errors[_NET_ERROR]
+        return found
 
     def labels(self, image: Image) -> dict[str, FieldPath]:  # noqa: ARG002
         """None yet."""

@@ -22,7 +22,7 @@ from ssllatency.fields import FieldError
 from ssllatency.probes import codec
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Leaving, MissingOperation, Role
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Leaving, MissingOperation, Role, SslOffsets
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.go.operations import READ, SERVER
 from ssllatency.stacks.registry import stack_named, stack_of
@@ -100,6 +100,22 @@ def test_a_call_begins_where_the_branch_is_not_taken(machine: str, condition: in
 def test_the_kernel_side_reads_its_connections_by_its_own_layout() -> None:
     record = library_record(planned().offsets, stack_named("go"))
     assert (record.stack, record.server, record.rwstate, record.typed, record.remember) == (abi.Stack.GO, 16, -1, 0, 0)
+    assert record.deadline == 0, "the sample has no such error"
+    assert library_record(SslOffsets(deadline=-160), stack_named("go")).deadline == -160
+
+
+@pytest.mark.parametrize("distance", [-160, 16224, None])
+def test_the_distance_of_two_errors_is_kept(distance: int | None) -> None:
+    plan = replace(planned(), offsets=SslOffsets(client=16, deadline=distance))
+    assert codec.from_values(values_of(plan), FILE_SIZE) == plan
+
+
+@pytest.mark.parametrize("distance", [1 << 31, -(1 << 31), True, "1", 1.0])
+def test_a_distance_beyond_any_file_is_refused(distance: object) -> None:
+    values = values_of(planned())
+    values["offsets"]["deadline"] = distance
+    with pytest.raises(FieldError):
+        codec.from_values(values, FILE_SIZE)
 
 
 def test_its_functions_have_programs_of_their_own() -> None:

@@ -13,6 +13,7 @@ import pytest
 from ssllatency.elf.image import Image
 from ssllatency.stacks.go.plan import FunctionPlan, plan
 from ssllatency.stacks.go.program import Program
+from ssllatency.stacks.go.stack import Go
 from ssllatency.stacks.go.traced_functions import FUNCTIONS, SERVER_HANDSHAKE, Shape
 from ssllatency.stacks.implementations import tls_inside
 
@@ -136,6 +137,12 @@ def test_the_errors_of_a_handshake_have_their_itabs(name: str) -> None:
     errors = program(name).types.errors
     assert {"*net.OpError", "tls.alert", "*tls.permanentError", "tls.RecordHeaderError", "*errors.errorString"} <= set(errors)
     assert len(set(errors.values())) == len(errors)
+
+
+def test_a_deadline_that_has_passed_is_known_by_its_error(name: str) -> None:
+    errors = program(name).types.errors
+    distance = errors["*poll.DeadlineExceededError"] - errors["*net.OpError"]
+    assert Go().connection(program(name).image) == {"client": 16, "deadline": distance}
 
 
 def test_functions_are_those_of_the_symbol_table() -> None:
