@@ -61,7 +61,7 @@ static __always_inline struct verdict judge_go_error(
 		return closed(SSLL_REASON_ZERO_RETURN);
 	if (convention == SSLL_SSL_IO && is_go_deadline(itab, error, library))
 		return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
-	return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
+	return failure(SSLL_END_ERROR, SSLL_REASON_NONE);
 }
 
 /* Calls that C's programs see are none of Go's. */

@@ -90,7 +90,7 @@ def test_sides_are_told_apart(program: GoProgram) -> None:
     calls = traced(trace.document)
     assert calls["clientHandshake"] == own["clientHandshake"]
     assert calls["serverHandshake"] == {"left": 200}
-    assert calls["Read"] == {"success": own["clientHandshake"]["success"]}
+    assert calls["Read"] == {"success": own["clientHandshake"]["success"], "retry": own["Read"]["retry"]}
 
 
 def test_a_budget_takes_windows_and_loses_nothing(program: GoProgram) -> None:

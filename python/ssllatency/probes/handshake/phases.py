@@ -36,7 +36,8 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
     libraries = libraries_in(image)
     planner = _Planner(image, stack, libraries, emulation)
     if not stack.handshake_calls.shakes:
-        planner.missing.append(MissingPart("handshakes", f"those of {stack.title} aren't followed yet: `trace` counts them"))
+        why = f"those of {stack.title} aren't followed yet, but `trace` counts them"
+        planner.missing.append(MissingPart("handshakes", why))
     elif called(libraries):
         planner.plan_calls()
     if has_lower(libraries):

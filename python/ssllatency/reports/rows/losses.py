@@ -17,7 +17,7 @@ def losses(counts: Losses, handshakes: Handshakes | None = None) -> list[str]:
     lines = [
         *(_of_handshakes(handshakes) if handshakes else ()),
         (counts.unmatched_entries, "call", "seen to begin but never to end"),
-        (counts.left, "call", "left by a panic or runtime.Goexit, so that it never ended"),
+        (counts.left, "call", "left by a panic or runtime.Goexit, never to end"),
         (counts.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
         (counts.map_full, "call", "not counted because a kernel map was full"),
         (counts.events_dropped, "record", "dropped because a ring buffer was full"),

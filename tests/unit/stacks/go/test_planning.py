@@ -150,7 +150,7 @@ def test_what_can_not_trace_it_leaves_it_alone_and_says_so() -> None:
     handshakes = plan_handshake(image_of(program()))
     assert list(handshakes.probes()) == []
     assert [(part.what, part.reason) for part in handshakes.missing] == [
-        ("handshakes", "those of Go aren't followed yet: `trace` counts them")
+        ("handshakes", "those of Go aren't followed yet, but `trace` counts them")
     ]
 
 
