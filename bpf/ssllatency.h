@@ -310,6 +310,7 @@ enum ssll_stack {
 #define SSLL_STACK(NUMBER, ...) SSLL_STACK_##NUMBER,
 #include "stacks/list.bpf.h"
 #undef SSLL_STACK
+	SSLL_STACK_GO = 64, /* whose calls are judged by the error that they return, and aren't in the list */
 };
 
 /* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_library. */

@@ -208,7 +208,7 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 		return 0;
 	failed = go_result(ctx, go_error_word(call.convention));
 	if (failed)
-		call.verdict = judge_go_error(ctx, call.convention, library);
+		call.verdict = judge_go(ctx, call.convention, library);
 	call.returned = call.convention == SSLL_SSL_IO ? go_result(ctx, 0) : failed; /* an address is nobody's business */
 	call.duration_ns = call.ended_ns - frame.began_ns;
 	call.ssl = frame.connection;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Go's crypto/tls: what its connections hold, and how the error that a call returns tells its outcome. */
-#ifdef SSLL_STACK
-SSLL_STACK(GO, go, 0, false)
-#elif !defined(STACKS_GO_BPF_H)
+#ifndef STACKS_GO_BPF_H
 #define STACKS_GO_BPF_H
 
 #include <stdbool.h>
@@ -51,8 +49,7 @@ static __always_inline bool is_go_deadline(__u64 itab, __u64 error, const struct
 }
 
 /* How a call ended that returned an error. */
-static __always_inline struct verdict judge_go_error(
-        const struct pt_regs *ctx, __u32 convention, const struct ssll_library *library)
+static __always_inline struct verdict judge_go(const struct pt_regs *ctx, __u32 convention, const struct ssll_library *library)
 {
 	__u32 word = go_error_word(convention);
 	__u64 itab = go_result(ctx, word), error = go_result(ctx, word + 1);
@@ -62,17 +59,6 @@ static __always_inline struct verdict judge_go_error(
 	if (convention == SSLL_SSL_IO && is_go_deadline(itab, error, library))
 		return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 	return failure(SSLL_END_ERROR, SSLL_REASON_NONE);
-}
-
-/* Calls that C's programs see are none of Go's. */
-static __always_inline struct verdict judge_go(
-        __u64 connection, __s32 returned, const __u32 *code, const struct ssll_library *library)
-{
-	(void)connection;
-	(void)returned;
-	(void)code;
-	(void)library;
-	return failure(SSLL_END_ERROR, SSLL_REASON_UNKNOWN);
 }
 
 /* Whether the connection is a server's, by its isClient; false where that can't be read. */

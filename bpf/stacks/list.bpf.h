@@ -8,5 +8,4 @@
  */
 #include "stacks/openssl.bpf.h"
 #include "stacks/boringssl.bpf.h"
-#include "stacks/go.bpf.h"
 #include "stacks/gnutls.bpf.h"

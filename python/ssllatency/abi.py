@@ -370,8 +370,8 @@ class SideTable(IntEnum):
 class Stack(IntEnum):
     OPENSSL = 0
     BORINGSSL = 1
-    GO = 2
-    GNUTLS = 3
+    GNUTLS = 2
+    GO = 64
 
 
 class State(IntEnum):

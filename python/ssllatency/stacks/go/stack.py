@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
-from ssllatency.abi import Convention, Reason, Wait
+from ssllatency.abi import Convention
 from ssllatency.errors import phrase
 from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.go.operations import LIBRARY, OPERATIONS
@@ -110,7 +110,7 @@ class Go(Stack):
     marks = {_GO: Mark(b"\xff Go buildinf:", _version), _TLS: Mark(f"{TLS}.(*Conn).".encode())}  # noqa: RUF012
     texts = (marks[_TLS].text,)
     states_version = True
-    codes = Codes(reading=0, writing=0, reasons={}, waits={Reason.WANT_READ: Wait.PEER})  # a deadline that has passed
+    codes = Codes(reading=0, writing=0, reasons={})  # what a connection waits for isn't in it
     callees = ()
     transport = ()
     handshake_calls = HandshakeCalls(shakes="")
