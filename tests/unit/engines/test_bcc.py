@@ -18,9 +18,13 @@ TOP = Path(__file__).resolve().parents[3]
 
 
 def included(source: Path) -> set[Path]:
-    """The file and all that it includes of bpf/."""
-    names = re.findall(r'#include "([^"]+)"', source.read_text())
-    return {source}.union(*(included(TOP / "bpf" / name) for name in names))
+    """The file and all that it includes of bpf/. Some include each other."""
+    found, work = {source}, [source]
+    while work:
+        names = re.findall(r'#include "([^"]+)"', work.pop().read_text())
+        work += (new := {TOP / "bpf" / name for name in names} - found)
+        found |= new
+    return found
 
 
 def test_the_boundaries_are_those_of_the_header() -> None:
