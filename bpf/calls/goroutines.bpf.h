@@ -85,8 +85,10 @@ static __always_inline void remove_goroutine(const struct ssll_goroutine_key *ke
 		__sync_fetch_and_add(share, -1);
 }
 
-static __always_inline struct ssll_frame *frame_at(struct ssll_goroutine *goroutine, __u32 number)
+/* The compiler must not know the number's bounds: it would leave out the mask, by which Linux 6.1's verifier knows them. */
+static __always_inline struct ssll_frame *frame_at(struct ssll_goroutine *goroutine, __u64 number)
 {
+	asm volatile("" : "+r"(number));
 	return &goroutine->frames[number & (SSLL_FRAMES - 1)];
 }
 
