@@ -64,15 +64,32 @@ static struct made_value lay_path(struct ssll_path *path, __u64 ssl, __u64 value
 	return (struct made_value){known, known ? of_size(value, path->size) : 0};
 }
 
-static __u64 any_value(enum ssll_place_of place)
+static __u64 any_value(enum ssll_place_of place, bool gnutls)
 {
 	static const __u64 versions[] = {0x0301, 0x0302, 0x0303, TLS_1_3, 0xfefd};
+	static const __u64 protocols[] = {1, 2, 3, 4, 5, 200, 202, 255, 0, 6}; /* gnutls_protocol_t */
 
 	if (place == SSLL_PLACE_OF_VERSION)
-		return versions[any(5)];
+		return gnutls ? protocols[any(10)] : versions[any(5)];
 	if (place == SSLL_PLACE_OF_VERIFY_MODE)
 		return any(4);
 	return once_in(3) ? 0 : any_word();
+}
+
+/* What GnuTLS' own values mean: its numbers of versions, the two bytes of a suite in their order, 0 for no signature; whether a
+ * session was resumed is only known of a server. */
+static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
+{
+	static const __u16 versions[] = {0, 0x0300, 0x0301, 0x0302, 0x0303, TLS_1_3};
+	struct made_value *version = &ends[SSLL_PLACE_OF_VERSION], *cipher = &ends[SSLL_PLACE_OF_CIPHER];
+	__u16 protocol = version->value;
+
+	version->value = protocol <= 5 ? versions[protocol] : 0;
+	version->known &= version->value != 0;
+	cipher->value = 0x03000000 | (cipher->value % 256) * 256 | cipher->value / 256 % 256;
+	ends[SSLL_PLACE_OF_SIGNATURE].known &= (__u16)ends[SSLL_PLACE_OF_SIGNATURE].value != 0;
+	if (!server)
+		ends[SSLL_PLACE_OF_RESUMED] = (struct made_value){};
 }
 
 static void expect(const struct ssll_labels *labels, enum ssll_label label, bool known, __u32 value)
@@ -88,14 +105,20 @@ static void read_connections(long number, long known[SSLL_LABELS])
 	for (long i = 0; i < number; i++) {
 		struct made_value ends[SSLL_PLACES], group = {};
 		struct ssll_labels labels = {};
-		struct ssll_library library = {};
-		bool tls_1_3, resumed;
+		bool gnutls = once_in(3), server = once_in(2), tls_1_3, resumed;
+		struct ssll_library library = {.stack = gnutls ? SSLL_STACK_GNUTLS : SSLL_STACK_OPENSSL, .server_bits = 1};
+		__u32 entity = server ? 1 : 2;
 		__u64 ssl;
 
 		begin_memory();
 		ssl = place_for(8, true);
 		for (__u32 place = 0; place < SSLL_PLACES; place++)
-			ends[place] = lay_path(&library.paths[place], ssl, any_value(place));
+			ends[place] = lay_path(&library.paths[place], ssl, any_value(place, gnutls));
+		write_made_up(ssl, &entity, sizeof(entity));
+		if (once_in(2))
+			library.paths[SSLL_PLACE_OF_GROUP].length = 0;
+		if (gnutls)
+			mean_as_gnutls(ends, server);
 		read_labels(ssl, &library, &labels);
 
 		tls_1_3 = ends[SSLL_PLACE_OF_VERSION].known && (__u16)ends[SSLL_PLACE_OF_VERSION].value == TLS_1_3;
@@ -112,6 +135,8 @@ static void read_connections(long number, long known[SSLL_LABELS])
 			group = ends[SSLL_PLACE_OF_GROUP_TLS13];
 		if (ends[SSLL_PLACE_OF_DID_KEX].known && !tls_1_3 && !resumed)
 			group = ends[SSLL_PLACE_OF_GROUP_SESSION];
+		if (library.paths[SSLL_PLACE_OF_GROUP].length)
+			group = resumed && !tls_1_3 ? (struct made_value){} : ends[SSLL_PLACE_OF_GROUP];
 		expect(&labels, SSLL_LABEL_GROUP, group.known, (__u16)group.value);
 
 		if (!ends[SSLL_PLACE_OF_VERIFY_MODE].known)

@@ -4,15 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ssllatency.engines.budget.overhead_factor import OverheadFactor
 from ssllatency.engines.cost.spent import Spent, tool_share
 
 
+@dataclass(frozen=True)
+class TracerTime:
+    """The tracer's own processor time: `used_ns`, all that it has used by now, and `attach_ns`, that to set the probes."""
+
+    used_ns: Callable[[], int]
+    attach_ns: Callable[[], int]
+
+
 class Spending:
-    """The spending against a `budget`, measured by `spent`, `spent_unhit`, `bursts`, `tool_ns` and `attach_ns` as Windows has
-    them.
+    """The spending against a `budget`, measured by `spent`, `spent_unhit` and `bursts` as Windows has them.
 
     `overhead` tells how many times the measured price hits cost. `unhit`: no probe had been hit when is_unhit() was asked last;
     `rests`: nobody had worked between the two last calls of look_for_rest().
@@ -24,13 +31,11 @@ class Spending:
         spent: Callable[[], Spent | None],
         spent_unhit: Callable[[], Spent | None],
         bursts: Callable[[], int],
-        tool_ns: Callable[[], int],
-        attach_ns: Callable[[], int],
+        tracer: TracerTime,
         clock: Callable[[], float],
     ) -> None:
         self.budget, self._clock = budget, clock
-        self._spent, self._spent_unhit, self._bursts, self._tool_ns = spent, spent_unhit, bursts, tool_ns
-        self._attach_ns = attach_ns
+        self._spent, self._spent_unhit, self._bursts, self._tracer = spent, spent_unhit, bursts, tracer
         self._began_s = clock()
         self._before = self._origin = Spent()
         self._burst = 0
@@ -65,7 +70,7 @@ class Spending:
     def overdrawn_s(self) -> float:
         """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget, out of
         which setting the probes is paid as well."""
-        share, attach_s = self._dearer(self._before.share_since(self._origin)), self._attach_ns() / 1e9
+        share, attach_s = self._dearer(self._before.share_since(self._origin)), self._tracer.attach_ns() / 1e9
         return attach_s if share is None else (share - self.budget) * (self._clock() - self._began_s) + attach_s
 
     def is_unhit(self, seconds: float) -> bool:
@@ -94,7 +99,7 @@ class Spending:
 
     def tool_share(self) -> float | None:
         """The share that the tracer itself took since this was asked; None at first, as its start would be in it."""
-        before, self._used = self._used, (self._clock(), self._tool_ns(), self._before.cpu_ns)
+        before, self._used = self._used, (self._clock(), self._tracer.used_ns(), self._before.cpu_ns)
         if before is None:
             return None
         seconds, tool_ns, cpu_ns = (now - then for now, then in zip(self._used, before, strict=True))

@@ -24,7 +24,7 @@ from enum import Enum
 from ssllatency.engines.budget.accounts import Accounts, Totals, WatchedWindow
 from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.gates import Gates, resume
-from ssllatency.engines.budget.spending import Spending
+from ssllatency.engines.budget.spending import Spending, TracerTime
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.sampling import NONE, Sampling, Work
 from ssllatency.stacks.operation import Tier
@@ -100,7 +100,7 @@ class Windows:
         self._gates, self._totals, self._work, self._again = gates, totals, work, again
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._controller = Controller(budget, len(tiers))
-        self._spending = Spending(budget, spent, spent_unhit, bursts, tool_ns, attach_ns, clock)
+        self._spending = Spending(budget, spent, spent_unhit, bursts, TracerTime(tool_ns, attach_ns), clock)
         now, begin = clock(), work()
         self._look_s = now + _LOOK_S
         self._accounts = Accounts(tuple(tiers), now, begin)
