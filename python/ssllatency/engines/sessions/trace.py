@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attaches what `ssllatency trace` counts and reads it: the same for every engine that fills the kernel side's maps.
 
-Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
-ROWS of them and one for each outcome of each operation under "other"; 1.5 MiB for the set of processes; 16 Ki running calls of
-24 bytes, and as many in overflow. Where later files are taken in, all operations have their rows. The sum:
+Kernel memory, made at the start but for goroutines: one row of 4.5 KiB for each function, outcome and process that occurs, at
+most ROWS of them and one for each outcome of each operation under "other"; 1.5 MiB for the set of processes; 16 Ki running
+calls of 24 bytes, and as many in overflow; 1 MiB for the buckets of goroutines, and while Go's calls run 0.3 KiB for each
+goroutine that makes one, 18 MiB at most. Where later files are taken in, all operations have their rows. The sum:
 docs/measured/memory.md.
 """
 
