@@ -24,7 +24,7 @@ from ssllatency.facts import FileFacts
 from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.sockets.listening import Listener
-from ssllatency.targets.survey import Stack, TlsProcess
+from ssllatency.targets.survey import Stack, SurveyedFile, TlsProcess
 from ssllatency.tracing import file_facts, first_look
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
 from ssllatency.tracing.planning import findings
@@ -48,10 +48,14 @@ def described(known: KnownFiles, path: Path, root: Path = Path("/")) -> FileFact
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
-    """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, and no listener."""
-    openssl, go = (
+    """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, one whose
+    handshakes can't be followed, and no listener."""
+    openssl, go, rustls = (
         Stack("OpenSSL", "3.0.19", "shared", ""),
-        Stack("Go crypto/tls", "1.22", "static", "Go isn't traced", traceable=False),
+        Stack(
+            "Go crypto/tls", "1.22", "static", "", (SurveyedFile("/caddy", deleted=False, facts=FileFacts(("crypto/tls",))),)
+        ),
+        Stack("rustls", "0.23", "static", "rustls isn't traced", traceable=False),
     )
     port = (Listener(443, "::"),)
     rows = (
@@ -59,6 +63,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
         TlsProcess(Process(20, 1, "nginx\x1b[2J", 1), (openssl,), listens=port),
         TlsProcess(Process(21, 20, "nginx\x1b[2J", 1), (openssl,), listens=port),
         TlsProcess(Process(30, 1, "caddy", 1), (go,), listens=port),
+        TlsProcess(Process(35, 1, "granian", 1), (rustls,), listens=port),
         TlsProcess(Process(40, 1, "curl", 1), (openssl,), listens=()),
     )
     survey = Survey(rows)
