@@ -26,6 +26,7 @@ _SUITES = {
 _GROUPS = {b"SECP256R1": (2, 23), b"SECP384R1": (3, 24), b"X25519": (6, 29)}
 _SETTERS = tuple(f"gnutls_transport_set_{name}_function" for name in ("pull", "pull_timeout", "push", "vec_push"))
 _MOST_SUITES = 1024
+_MOST_PLACES = 32  # pointers to a text: each table has one
 _TLS = 0x03000000  # in the identifiers of ciphers, above TLS' number
 
 
@@ -146,7 +147,7 @@ def _of_group(image: Image) -> FieldPath | None:
     number = _common(
         {
             offset
-            for place in pointers_to_text(image, text)
+            for place in pointers_to_text(image, text, _MOST_PLACES)
             for start in range(place, place - _MAX_ENTRY, -8)
             if image.constant(start + own.path[1], 4) == numbers[0]
             for offset in range(0, _MAX_ENTRY, 2)
@@ -165,7 +166,7 @@ def _common(offsets: Iterable[set[int]]) -> int | None:
 
 def _starts(image: Image, text: bytes, name: int) -> Iterator[int]:
     """The beginnings of entries that point to this text at `name`."""
-    return (place - name for place in pointers_to_text(image, text))
+    return (place - name for place in pointers_to_text(image, text, _MOST_PLACES))
 
 
 def _stride(image: Image, anchors: list[int], name: int, number: int) -> int:
