@@ -21,6 +21,7 @@ import ctypes
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
@@ -91,7 +92,7 @@ class Attachment:
         self._probes = TierProbes(
             self.operations,
             lambda: Probing(Linker(self.object, self.method, self.each_process), programs),
-            lambda image: can_trace(self.object, image),
+            partial(can_trace, self.object),
             by_tier=request.budget is not None,
         )
         self._times_taken_in = 0  # what is below handshakes
