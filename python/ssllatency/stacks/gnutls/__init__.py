@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GnuTLS, from 3.6 on: one shared library, whose functions say by a negative number why they didn't succeed."""
+"""GnuTLS: one shared library, whose functions say by a negative number why they didn't succeed."""

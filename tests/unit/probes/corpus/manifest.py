@@ -57,7 +57,7 @@ class Binary:
 
 def series(version: str) -> str:
     """ "3.5", or "1.1.1", by OpenSSL's rules of what may change in a release; the name of another library."""
-    match = re.match(r"OpenSSL (1\.1\.\d|\d+\.\d+)", version)
+    match = re.match(r"(?:OpenSSL|GnuTLS) (1\.1\.\d|\d+\.\d+)", version)
     return match[1] if match else version.split(" ")[0]
 
 
