@@ -177,7 +177,7 @@ static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool succes
 {
 	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
-	if (!read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init))
+	if (begins_within_call(library) || !read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init))
 		return convention == SSLL_SSL_HANDSHAKE && success;
 	read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &reached);
 	return !in_init && reached == OPENSSL_STATE_OK;
