@@ -122,7 +122,7 @@ def _number(results: Results) -> int:
 def main() -> int:
     """Measure, and print or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=24, metavar="N", help="how many pairs of turns, at least 2 (24)")
+    parser.add_argument("--pairs", type=int, default=12, metavar="N", help="how many pairs of turns, at least 2 (12)")
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="how long a turn is measured (1)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
     arguments = parser.parse_args()
