@@ -19,14 +19,13 @@ from typing import Any
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.images import left_out_where
+from ssllatency.engines.attach.images import is_go, without_operations
 from ssllatency.engines.base import Request
 from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.bpf.objects import sources_path
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import octave_bounds
-from ssllatency.stacks.base import CallingConvention, Stack
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free", "at_error")
 _TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
@@ -188,15 +187,11 @@ class BccEngine:
         """Attaches all probes of the request or none."""
         if request.floor:
             raise SsllatencyError("empty programs are the libbpf engine's only: leave out --floor.", 2)
-        images = tuple(left_out_where(image, _has_no_programs, self.name) for image in request.images)
+        images = tuple(without_operations(image, self.name) if is_go(image) else image for image in request.images)
         request = replace(request, images=images)
         session = _BccSession(Attachment(request, BccObject()), self.name)
         session.attach()
         return session
-
-
-def _has_no_programs(stack: Stack) -> bool:
-    return stack.convention is not CallingConvention.C
 
 
 class _BccSession(TraceSession):

@@ -153,6 +153,22 @@ class Tails(Protocol):
         where the library never makes that call."""
 
 
+class NoTables:
+    """Those of an image in which no table leads to a function, or takes a call."""
+
+    def find(self, operation: Operation) -> Function | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
+        """No."""
+        return False
+
+    def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
+        """Unknown."""
+        return None
+
+
 class Implementation(ABC):
     """One TLS library, traced or not, as files show it."""
 
@@ -212,17 +228,18 @@ class Stack(Implementation):
     def recognises(self, image: Image) -> bool:
         """Whether the image's functions may be this library's. Of several stacks that recognise it, it is the last one's."""
 
-    @abstractmethod
-    def tables(self, image: Image) -> Tables:
-        """The image's tables of functions."""
+    def tables(self, image: Image) -> Tables:  # noqa: ARG002
+        """The image's tables of functions; none, unless the stack knows some."""
+        return NoTables()
 
-    @abstractmethod
-    def tails(self, image: Image) -> Tails:
-        """The tail calls through tables of the image's functions."""
+    def tails(self, image: Image) -> Tails:  # noqa: ARG002
+        """The tail calls through tables of the image's functions; the same."""
+        return NoTables()
 
-    @abstractmethod
-    def bio(self, image: Image) -> Mapping[str, int | None]:
-        """Byte offsets of what a connection reads from and writes to, as connection() has its own."""
+    def bio(self, image: Image) -> Mapping[str, int | None]:  # noqa: ARG002
+        """Byte offsets of what a connection reads from and writes to, as connection() has its own; empty where that is no
+        structure of the library's."""
+        return {}
 
     @abstractmethod
     def connection(self, image: Image) -> Mapping[str, int]:

@@ -12,6 +12,33 @@ from dataclasses import dataclass, field
 # OpenSSL 1.1.1's short names of curves that IANA's registry of groups spells otherwise.
 _IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}
 
+# AlertDescription of RFC 8446, section 6, as OpenSSL names those alerts: for libraries that show no names of theirs.
+ALERTS = {
+    0: "close notify",
+    10: "unexpected message",
+    20: "bad record mac",
+    22: "record overflow",
+    40: "handshake failure",
+    42: "bad certificate",
+    43: "unsupported certificate",
+    44: "certificate revoked",
+    45: "certificate expired",
+    46: "certificate unknown",
+    47: "illegal parameter",
+    48: "unknown CA",
+    49: "access denied",
+    50: "decode error",
+    51: "decrypt error",
+    70: "protocol version",
+    71: "insufficient security",
+    80: "internal error",
+    86: "inappropriate fallback",
+    90: "user canceled",
+    112: "unrecognized name",
+    116: "certificate required",
+    120: "no application protocol",
+}
+
 
 @dataclass(frozen=True)
 class Names:

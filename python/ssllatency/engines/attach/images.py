@@ -4,7 +4,7 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -13,7 +13,7 @@ from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.model.snapshot import Missing
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation
-from ssllatency.stacks.base import CallingConvention, Stack
+from ssllatency.stacks.base import CallingConvention
 from ssllatency.stacks.registry import stack_named
 
 
@@ -24,12 +24,9 @@ def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
     )
 
 
-def left_out_where(image: TracedImage, is_unknown: Callable[[Stack], bool], engine: str) -> TracedImage:
-    """The image without its operations where the engine doesn't know the stack: these are missing then, with the reason."""
-    stack = stack_named(image.plan.stack)
-    if not is_unknown(stack):
-        return image
-    reason = f"the {engine} engine doesn't know {stack.title}"
+def without_operations(image: TracedImage, engine: str) -> TracedImage:
+    """The image without its operations, for an engine that doesn't know its stack: these are missing then, with the reason."""
+    reason = f"the {engine} engine doesn't know {stack_named(image.plan.stack).title}"
     missing = [MissingOperation(planned.operation, reason) for planned in image.plan.operations]
     return replace(image, plan=replace(image.plan, operations=(), missing=(*image.plan.missing, *missing)))
 

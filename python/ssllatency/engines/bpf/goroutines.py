@@ -11,16 +11,10 @@ from dataclasses import dataclass
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
+from ssllatency.engines.bpf.process_slots import SlotCounts, slot_of
 
 # A panic that is recovered within a call has it return soon; one that isn't leaves it for good.
 LEFT_AFTER_NS = 1_000_000_000
-
-
-class GoroutineShares(ctypes.Structure):
-    """How many goroutines in the table are of the processes of each slot."""
-
-    _fields_ = (("goroutines", ctypes.c_uint64 * SLOTS),)
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class Goroutines:
 
     def __init__(self, loaded: Loadable) -> None:
         self._table = loaded.map("goroutines", ctypes.sizeof(abi.GoroutineKey), ctypes.sizeof(abi.Goroutine))
-        self._shares = loaded.live_section("goroutine_shares", GoroutineShares)
+        self._shares = loaded.live_section("goroutine_shares", SlotCounts)
         self._left_for_good = 0  # in processes that have ended
         self.left = 0
 
@@ -54,7 +48,7 @@ class Goroutines:
             if lives[pid]:
                 left_now, running = left_now + left, running + len(calls) - left
             elif self._table.delete(raw):
-                self._shares.goroutines[slot_of(pid)] -= 1
+                self._shares.of[slot_of(pid)] -= 1
                 self._left_for_good, lost = self._left_for_good + left, lost + len(calls) - left
         self.left = self._left_for_good + left_now
         return RunningCount(running, lost)

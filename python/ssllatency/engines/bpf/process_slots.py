@@ -7,6 +7,7 @@ fits could use up a limit of another process's, or have the cost of their own ca
 
 from __future__ import annotations
 
+import ctypes
 import secrets
 from functools import cache
 
@@ -14,6 +15,12 @@ from ssllatency import abi
 
 SLOTS, _BITS = int(abi.ProcessSlot.PROCESS_SLOTS), int(abi.ProcessSlot.BITS)
 _WORD = (1 << 64) - 1
+
+
+class SlotCounts(ctypes.Structure):
+    """A map's memory: what the processes of each slot have of something."""
+
+    _fields_ = (("of", ctypes.c_uint64 * SLOTS),)
 
 
 @cache

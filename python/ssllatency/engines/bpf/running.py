@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from ssllatency import abi
 from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
+from ssllatency.engines.bpf.process_slots import SLOTS, SlotCounts, slot_of
 from ssllatency.engines.bpf.words import filled_words
 from ssllatency.engines.clock import process_clock_ns
 
@@ -23,12 +23,6 @@ class StartTable(ctypes.Structure):
     """The table's memory."""
 
     _fields_ = (("slots", abi.Start * abi.Table.STARTS),)
-
-
-class ShareTable(ctypes.Structure):
-    """How many calls in overflow are of the processes of each slot."""
-
-    _fields_ = (("calls", ctypes.c_uint64 * SLOTS),)
 
 
 def process_of(tag: int) -> int:
@@ -59,7 +53,7 @@ class Running:
     def __init__(self, loaded: Loadable) -> None:
         self._table = loaded.live_section("starts", StartTable)
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
-        self._shares = loaded.live_section("shares", ShareTable)
+        self._shares = loaded.live_section("shares", SlotCounts)
         self._goroutines = Goroutines(loaded) if loaded.has_map("goroutines") else None
         self._refused, self._due_s = 0, 0.0
         self.lost = 0
@@ -103,7 +97,7 @@ class Running:
         """Whether the call was still there."""
         if not self._overflow.delete(key):
             return False
-        self._shares.calls[slot_of(pid)] -= 1
+        self._shares.of[slot_of(pid)] -= 1
         return True
 
     def drop(self, operations: Collection[int], now_ns: int) -> int:

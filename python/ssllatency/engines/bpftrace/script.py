@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.engines.attach.images import left_out_where, not_traced
+from ssllatency.engines.attach.images import not_traced, without_operations
 from ssllatency.engines.attach.sites import operations_of
 from ssllatency.engines.base import Side, TracedImage
 from ssllatency.engines.bpftrace import exits as bpftrace_exits
@@ -63,7 +63,7 @@ def by_sites(planned: OperationPlan) -> bool:
 
 def scripted(image: TracedImage) -> TracedImage:
     """The image without its operations where no script tells how the calls of its stack ended."""
-    return left_out_where(image, lambda stack: not stack.scripted, "bpftrace")
+    return image if stack_named(image.plan.stack).scripted else without_operations(image, "bpftrace")
 
 
 def left_out(planned: plan.ImagePlan) -> tuple[Missing, ...]:

@@ -7,7 +7,7 @@ SSL_R_*, the same in both; the words are spelled as OpenSSL spells its reasons.
 
 from __future__ import annotations
 
-from ssllatency.stacks.names import Names
+from ssllatency.stacks.names import ALERTS, Names
 
 SSL = 16  # ERR_LIB_SSL of openssl/err.h
 LIBRARIES = {
@@ -82,31 +82,5 @@ REASONS = {
     1090: "tlsv1 alert user cancelled",
     1116: "tlsv1 alert certificate required",
     1120: "tlsv1 alert no application protocol",
-}
-# AlertDescription of RFC 8446, section 6, as OpenSSL names those alerts.
-ALERTS = {
-    0: "close notify",
-    10: "unexpected message",
-    20: "bad record mac",
-    22: "record overflow",
-    40: "handshake failure",
-    42: "bad certificate",
-    43: "unsupported certificate",
-    44: "certificate revoked",
-    45: "certificate expired",
-    46: "certificate unknown",
-    47: "illegal parameter",
-    48: "unknown CA",
-    49: "access denied",
-    50: "decode error",
-    51: "decrypt error",
-    70: "protocol version",
-    71: "insufficient security",
-    80: "internal error",
-    86: "inappropriate fallback",
-    90: "user canceled",
-    112: "unrecognized name",
-    116: "certificate required",
-    120: "no application protocol",
 }
 NAMES = Names({(SSL, number): text for number, text in REASONS.items()}, LIBRARIES, ALERTS, major=1, ssl=SSL)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.stacks.gnutls.connection import suites
-from ssllatency.stacks.names import Names
+from ssllatency.stacks.names import ALERTS, Names
 
 _LIBRARY = abi.Error.LIBRARY_GNUTLS
 _ALERT_REASONS = 1000  # of the kernel side: an alert that was received, from this number on
@@ -92,39 +92,17 @@ _ERRORS = {
 }
 # gnutls_alert_description_t, which are TLS' own numbers.
 _ALERTS = {
-    0: "close notify",
-    10: "unexpected message",
-    20: "bad record MAC",
+    **ALERTS,
     21: "decryption failed",
-    22: "record overflow",
     30: "decompression failure",
-    40: "handshake failure",
     41: "SSL 3.0 no certificate",
-    42: "bad certificate",
-    43: "unsupported certificate",
-    44: "certificate revoked",
-    45: "certificate expired",
-    46: "certificate unknown",
-    47: "illegal parameter",
-    48: "unknown CA",
-    49: "access denied",
-    50: "decode error",
-    51: "decrypt error",
     60: "export restriction",
-    70: "protocol version",
-    71: "insufficient security",
-    80: "internal error",
-    86: "inappropriate fallback",
-    90: "user canceled",
     100: "no renegotiation",
     109: "missing extension",
     110: "unsupported extension",
     111: "certificate unobtainable",
-    112: "unrecognized name",
     113: "bad certificate status response",
     115: "unknown PSK identity",
-    116: "certificate required",
-    120: "no application protocol",
 }
 # IANA's registry of groups.
 _GROUPS = {

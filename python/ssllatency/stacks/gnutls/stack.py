@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
@@ -16,25 +16,11 @@ if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
     from ssllatency.code.machine import Machine
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Function, Image
+    from ssllatency.elf.image import Image
     from ssllatency.stacks.gnutls.handshake_code import GnuTlsHandshakeCode
     from ssllatency.stacks.names import Names
-    from ssllatency.stacks.operation import Operation
 
 _SOURCE = b"GNUTLS_E_PREMATURE_TERMINATION\0"  # of its table of errors, which is always linked
-
-
-class _Exported:
-    """Its functions are exported: no table leads to any that no symbol names."""
-
-    def find(self, operation: Operation) -> Function | None:  # noqa: ARG002
-        return None
-
-    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
-        return False
-
-    def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
-        return None
 
 
 class GnuTls(Stack):
@@ -98,18 +84,6 @@ class GnuTls(Stack):
     def name_and_release(self, version: str) -> tuple[str, str]:
         """The name, and what follows."""
         return self.title, version.removeprefix(self.title).lstrip()
-
-    def tables(self, image: Image) -> _Exported:  # noqa: ARG002
-        """None."""
-        return _Exported()
-
-    def tails(self, image: Image) -> _Exported:  # noqa: ARG002
-        """None that are known."""
-        return _Exported()
-
-    def bio(self, image: Image) -> dict[str, int | None]:  # noqa: ARG002
-        """Nothing: a session holds the descriptor itself."""
-        return {}
 
     def connection(self, image: Image) -> dict[str, int]:
         """The offsets that its accessors show."""

@@ -7,7 +7,7 @@ A Go program is recognised by its build information, and by the functions in its
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from ssllatency.stacks.names import Names
 if TYPE_CHECKING:
     from ssllatency.code.machine import Emulation
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Function, Image
+    from ssllatency.elf.image import Image
     from ssllatency.stacks.go.plan import Planner
     from ssllatency.stacks.go.program import Program
     from ssllatency.stacks.operation import Operation
@@ -81,22 +81,6 @@ class GoSites:
             exits=found.exits,
             result=RESULTS[self._machine][operation.convention is Convention.SSL_IO] if found.exits else "",
         )
-
-
-class NoTables:
-    """No tables of methods: the site planner finds all functions."""
-
-    def find(self, operation: Operation) -> Function | None:  # noqa: ARG002
-        """None."""
-        return None
-
-    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
-        """No."""
-        return False
-
-    def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
-        """Unknown."""
-        return None
 
 
 class Go(Stack):
@@ -171,18 +155,6 @@ class Go(Stack):
     def name_and_release(self, version: str) -> tuple[str, str]:
         """As a mark shows them."""
         return _TLS, version.rpartition(" ")[2]
-
-    def tables(self, image: Image) -> NoTables:  # noqa: ARG002
-        """None."""
-        return NoTables()
-
-    def tails(self, image: Image) -> NoTables:  # noqa: ARG002
-        """None."""
-        return NoTables()
-
-    def bio(self, image: Image) -> dict[str, int | None]:  # noqa: ARG002
-        """A connection reads from an interface instead."""
-        return {}
 
     def connection(self, image: Image) -> dict[str, int]:
         """Which byte tells clients, from the type of connections; and by which errors a deadline is known to have passed."""

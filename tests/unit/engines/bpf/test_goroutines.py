@@ -51,7 +51,7 @@ class Loaded:
         for number, (operation, began_ns) in enumerate(calls):
             value.frames[number] = abi.Frame(began_ns=began_ns, operation=operation, depth=100 + number)
         self.table.entries[bytes(key)] = bytes(value)
-        self.shares.goroutines[slot_of(pid)] += 1
+        self.shares.of[slot_of(pid)] += 1
 
 
 def opened() -> tuple[Loaded, Goroutines]:
@@ -88,7 +88,7 @@ def test_a_process_that_has_ended_leaves_nothing_behind() -> None:
     assert goroutines.count(lambda pid: pid == 8) == RunningCount(1, 1)
     assert goroutines.left == 1
     assert [abi.GoroutineKey.from_buffer_copy(key).tgid for key in loaded.table.entries] == [8]
-    assert (loaded.shares.goroutines[slot_of(7)], loaded.shares.goroutines[slot_of(8)]) == (0, 1)
+    assert (loaded.shares.of[slot_of(7)], loaded.shares.of[slot_of(8)]) == (0, 1)
     assert goroutines.count(lambda _: True) == RunningCount(1, 0)
     assert goroutines.left == 1
 

@@ -14,10 +14,11 @@ from tests.fixtures.go_samples import HANDSHAKE, LAYOUTS, MACHINES, leaf, progra
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
-from ssllatency.engines.attach.images import can_trace, is_go, left_out_where, why_no_call_can_begin
+from ssllatency.engines.attach.images import can_trace, is_go, why_no_call_can_begin
 from ssllatency.engines.attach.probing import FLOOR, STANDARD
 from ssllatency.engines.attach.sites import library_record, sites_of
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.bpftrace.script import scripted
 from ssllatency.fields import FieldError
 from ssllatency.probes import codec
 from ssllatency.probes.contents import file_facts
@@ -141,7 +142,7 @@ def test_what_can_not_trace_it_leaves_it_alone_and_says_so() -> None:
     go, other = traced(planned()), traced(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), ()))
     assert not can_trace(WithoutGo(), go)  # type: ignore[arg-type]
     assert can_trace(WithoutGo(), other)  # type: ignore[arg-type]
-    left, kept = (left_out_where(image, lambda stack: not stack.scripted, "bpftrace") for image in (go, other))
+    left, kept = (scripted(image) for image in (go, other))
     assert kept is other
     assert left.plan.operations == ()
     assert MissingOperation(READ, f"the bpftrace engine doesn't know {stack_named('go').title}") in left.plan.missing

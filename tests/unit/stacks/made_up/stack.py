@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
@@ -15,7 +15,7 @@ from ssllatency.stacks.phases import Callee, ErrorFunction, ErrorKind, Phase, Tr
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Function, Image
+    from ssllatency.elf.image import Image
 
 
 def _call(name: str, convention: Convention, tier: Tier) -> Operation:
@@ -30,19 +30,6 @@ def _call(name: str, convention: Convention, tier: Tier) -> Operation:
         returns=Returns.NEGATIVE_ERROR,
         only_entry=convention is Convention.NONE,
     )
-
-
-class NoTables:
-    """Every function that there is has a symbol."""
-
-    def find(self, operation: Operation) -> Function | None:  # noqa: ARG002
-        return None
-
-    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
-        return False
-
-    def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
-        return None
 
 
 class MadeUp(Stack):
@@ -91,15 +78,6 @@ class MadeUp(Stack):
 
     def error_functions(self, image: Image) -> tuple[ErrorFunction, ...]:  # noqa: ARG002
         return (ErrorFunction(ErrorKind.RAISE, "madeup_raise"),)
-
-    def tables(self, image: Image) -> NoTables:  # noqa: ARG002
-        return NoTables()
-
-    def tails(self, image: Image) -> NoTables:  # noqa: ARG002
-        return NoTables()
-
-    def bio(self, image: Image) -> dict[str, int | None]:  # noqa: ARG002
-        return {}
 
     def connection(self, image: Image) -> dict[str, int]:
         from ssllatency.stacks.openssl.accessors import field_returned
