@@ -57,7 +57,7 @@ static __always_inline void keep_returned_error(
 {
 	__u64 alert = 0;
 
-	if (library->stack != SSLL_STACK_GNUTLS)
+	if (!returns_error(library))
 		return;
 	read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert);
 	keep_error(handshake, SSLL_ERROR_LIBRARY_GNUTLS, gnutls_error(returned, alert));

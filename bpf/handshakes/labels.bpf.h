@@ -53,20 +53,14 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 	return true;
 }
 
-/* Whether the session was resumed. GnuTLS says it of a server in one place, and of a client by comparing sessions. */
 static __always_inline bool read_resumed(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
-	bool server = true;
-
-	if (library->stack == SSLL_STACK_GNUTLS && !(read_server(ssl, library, &server) && server))
-		return false;
-	return read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
+	return has_resumption_flag(ssl, library) && read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
 }
 
-/* The algorithm of this side's signature; GnuTLS has 0 where there was none. */
 static __always_inline bool read_signature(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
-	return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value) && (*value || library->stack != SSLL_STACK_GNUTLS);
+	return read_code_point(ssl, library, SSLL_PLACE_OF_SIGNATURE, value) && (*value || !has_signature_zero(library));
 }
 
 /* One label's value; false where it isn't known. `labels` has those that come before it. */

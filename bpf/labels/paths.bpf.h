@@ -8,7 +8,7 @@
 
 #include "handshake.h"
 #include "common/maps.bpf.h"
-#include "stacks/gnutls.bpf.h"
+#include "stacks/stacks.bpf.h"
 
 enum {
 	OPENSSL_TLS1_3 = 0x0304,
@@ -65,20 +65,14 @@ static __always_inline bool read_code_point(
 
 static __always_inline bool read_version(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
-	if (!read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value))
-		return false;
-	if (library->stack != SSLL_STACK_GNUTLS)
-		return true;
-	*value = gnutls_version(*value);
-	return *value != 0;
+	return read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value) && to_tls_version(library, value);
 }
 
 static __always_inline bool read_cipher(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
 	if (!read_place(ssl, library, SSLL_PLACE_OF_CIPHER, value))
 		return false;
-	if (library->stack == SSLL_STACK_GNUTLS)
-		*value = gnutls_cipher(*value);
+	to_cipher(library, value);
 	return true;
 }
 

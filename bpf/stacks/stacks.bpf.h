@@ -54,6 +54,42 @@ static __always_inline bool keeps_failing(const struct ssll_library *library)
 	return false;
 }
 
+/* Whether what a call returned is its error. */
+static __always_inline bool returns_error(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_GNUTLS;
+}
+
+/* Makes TLS' number of a version, as the library keeps it; false of one that isn't TLS. */
+static __always_inline bool to_tls_version(const struct ssll_library *library, __u64 *version)
+{
+	if (library->stack != SSLL_STACK_GNUTLS)
+		return true;
+	*version = gnutls_version(*version);
+	return *version != 0;
+}
+
+/* Makes OpenSSL's identifier of a cipher, as the library keeps it. */
+static __always_inline void to_cipher(const struct ssll_library *library, __u64 *cipher)
+{
+	if (library->stack == SSLL_STACK_GNUTLS)
+		*cipher = gnutls_cipher(*cipher);
+}
+
+/* Whether the session's flag tells whether it was resumed. GnuTLS has one for a server, and compares sessions for a client. */
+static __always_inline bool has_resumption_flag(__u64 ssl, const struct ssll_library *library)
+{
+	bool server = true;
+
+	return library->stack != SSLL_STACK_GNUTLS || (read_server(ssl, library, &server) && server);
+}
+
+/* Whether the algorithm 0 is that of no signature. */
+static __always_inline bool has_signature_zero(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_GNUTLS;
+}
+
 /* Whether a handshake is only seen to be under way from within its first call on. */
 static __always_inline bool begins_within_call(const struct ssll_library *library)
 {
