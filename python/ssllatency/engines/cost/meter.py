@@ -101,7 +101,7 @@ class CostMeter:
         costs = self.hit_costs() or REFERENCE
         self._times.see(pids)
         hits = self._read_hits()
-        mean_ns = self._run_time.mean_ns or 0.0
+        mean_ns = self._run_time.settled_mean_ns or 0.0  # what one interrupted run made of it would be taken for a load
         if hits is not self._spent_hits:
             self._spent_hits = hits
             own = hits.of_slots(self._slots(hits, pids))

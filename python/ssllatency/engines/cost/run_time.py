@@ -11,14 +11,21 @@ import os
 import random
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 
 from ssllatency.engines.bpf import kernel
 
 _BPF_ENABLE_STATS = 32
 _RUN_TIME = struct.pack("<I", 0)  # BPF_STATS_RUN_TIME
 ENOUGH_RUNS = 1000  # until so many were measured the kernel goes on measuring
+_RUNS_OF_BLOCK, _BLOCKS, _SETTLED_BLOCKS = (
+    32,
+    33,
+    3,
+)  # of runs whose mean is taken: at least so many, and so many blocks of them
 _LONGEST_LOOK_S = 1.0  # of a host where little runs it is seldom seen whether that is enough
 _PERIOD_S, _WINDOW_S = 1.0, 0.02  # after that one window in each period
 
@@ -56,6 +63,40 @@ class _RandomWindows:
         return self._opens_s <= now < self._closes_s
 
 
+class TypicalRun:
+    """The time of a typical run, in nanoseconds: the median of the means of blocks of runs.
+
+    A run that was interrupted, above all by a hypervisor that gave the processor to somebody else, took as long as thousands of
+    others: it would be most of the mean of all.
+    """
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self._means: deque[float] = deque(maxlen=_BLOCKS)
+        self._block_ns = self._block_runs = 0
+
+    def add(self, time_ns: int, runs: int) -> None:
+        """Takes in so many runs, which took so long together."""
+        self.runs += runs
+        self._block_ns += time_ns
+        self._block_runs += runs
+        if self._block_runs >= _RUNS_OF_BLOCK:
+            self._means.append(self._block_ns / self._block_runs)
+            self._block_ns = self._block_runs = 0
+
+    @property
+    def ns(self) -> float | None:
+        """That of what was measured so far, however little it is; None where nothing was."""
+        if self._means:
+            return median(self._means)
+        return self._block_ns / self._block_runs if self._block_runs else None
+
+    @property
+    def settled_ns(self) -> float | None:
+        """The same, but None as long as one interrupted run could still be most of it."""
+        return self.ns if len(self._means) >= _SETTLED_BLOCKS or self.runs >= ENOUGH_RUNS else None
+
+
 class RunTime:
     """The run time of the programs that `add` names. `tick` is to be called many times a second."""
 
@@ -70,7 +111,8 @@ class RunTime:
         self._before: dict[int, Statistics] = {}
         self._descriptor = -1
         self._refused = False
-        self._runs = self._time_ns = self._elsewhere_ns = 0
+        self._typical = TypicalRun()
+        self._elsewhere_ns = 0
         self._measured_s = self._since_s = 0.0
         self._enabled_s = self._look_s = 0.0  # since when the kernel measures, and when it is seen what it has measured
         self._windows = _RandomWindows(clock())
@@ -93,16 +135,22 @@ class RunTime:
         if self._descriptor >= 0 and now >= self._look_s:
             self._look_s = now + min(_LONGEST_LOOK_S, now - self._enabled_s)
             self._take()
-            if self._runs >= ENOUGH_RUNS and not is_open:
+            if self._typical.runs >= ENOUGH_RUNS and not is_open:
                 self._stop()
-        elif self._descriptor < 0 and not self._refused and (self._runs < ENOUGH_RUNS or is_open):
+        elif self._descriptor < 0 and not self._refused and (self._typical.runs < ENOUGH_RUNS or is_open):
             self._start()
 
     @property
     def mean_ns(self) -> float | None:
-        """The mean run time at a probe; None where none was measured."""
+        """The time of a typical run at a probe; None where none was measured."""
         self._take()
-        return self._time_ns / self._runs if self._runs else None
+        return self._typical.ns
+
+    @property
+    def settled_mean_ns(self) -> float | None:
+        """The same; None until so many runs were measured that an interrupted one among them can be told from the others."""
+        self._take()
+        return self._typical.settled_ns
 
     @property
     def elsewhere(self) -> float:
@@ -119,14 +167,16 @@ class RunTime:
     def _take(self) -> None:
         if self._descriptor < 0:
             return
+        total_ns = total_runs = 0
         for program, at_probes in self._programs.items():
             (time_ns, runs), (before_ns, runs_before) = self._read(program), self._before[program]
             self._before[program] = time_ns, runs
             if at_probes:
-                self._time_ns += time_ns - before_ns
-                self._runs += runs - runs_before
+                total_ns += time_ns - before_ns
+                total_runs += runs - runs_before
             else:
                 self._elsewhere_ns += time_ns - before_ns
+        self._typical.add(total_ns, total_runs)
         now = self._clock()
         self._measured_s += now - self._since_s
         self._since_s = now
