@@ -13,10 +13,10 @@ from ssllatency.code.machine import Cost
 from ssllatency.model.histogram import ExponentialHistogram, quantile_rank
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import FilePlan, OperationPlan, Probe, Role
 
 
-def with_return_probes(plan: ImagePlan) -> ImagePlan:
+def with_return_probes(plan: FilePlan) -> FilePlan:
     """The plan with a return probe in place of each operation's exit sites."""
     return replace(plan, operations=tuple(_returning(each) for each in plan.operations))
 

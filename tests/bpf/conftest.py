@@ -17,8 +17,9 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
-from ssllatency.probes.plan import ImagePlan, Role
+from ssllatency.probes.plan import FilePlan, Role
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 from tests.bpf.compiling import SOURCES
 from tests.stock import with_return_probes
 
@@ -37,9 +38,9 @@ def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", params=["exit sites", "return probes"])
-def target_plan(request: pytest.FixtureRequest, target_file: Path) -> ImagePlan:
+def target_plan(request: pytest.FixtureRequest, target_file: Path) -> FilePlan:
     wanted = request.param == "return probes"
-    plan = plan_image(Image.open(target_file), prefer_return_probes=wanted)
+    plan = plan_image(Image.open(target_file), PlanSettings(prefer_return_probes=wanted))
     if wanted and kernel.machine() == "aarch64":  # where they are never the cheaper ones
         plan = with_return_probes(plan)
     roles = {probe.role for planned in plan.operations for probe in planned.probes}
@@ -60,7 +61,7 @@ class Subject:
     """The running program."""
 
     process: subprocess.Popen[str]
-    plan: ImagePlan
+    plan: FilePlan
 
     @property
     def pid(self) -> int:
@@ -98,14 +99,14 @@ def answering(program: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def running(plan: ImagePlan) -> Iterator[Subject]:
+def running(plan: FilePlan) -> Iterator[Subject]:
     """The program, started and ended."""
     with answering(plan.path) as process:
         yield Subject(process, plan)
 
 
 @contextmanager
-def running_as_one_of(plan: ImagePlan, pids: Iterable[int]) -> Iterator[Subject]:
+def running_as_one_of(plan: FilePlan, pids: Iterable[int]) -> Iterator[Subject]:
     """The same with one of these PIDs, as somebody gets it who forks until it fits."""
     last = Path("/proc/sys/kernel/ns_last_pid")
     if not last.exists():
@@ -120,7 +121,7 @@ def running_as_one_of(plan: ImagePlan, pids: Iterable[int]) -> Iterator[Subject]
 
 
 @pytest.fixture
-def subject(target_plan: ImagePlan) -> Iterator[Subject]:
+def subject(target_plan: FilePlan) -> Iterator[Subject]:
     with running(target_plan) as started:
         yield started
 

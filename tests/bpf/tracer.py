@@ -20,14 +20,15 @@ from ssllatency.elf.image import Image
 from ssllatency.engines import choice
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.model.snapshot import Target
-from ssllatency.probes.plan import ImagePlan, Role
+from ssllatency.probes.plan import FilePlan, Role
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 
 TOP = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def tracer(plan: ImagePlan, pid: int, engine: str = "libbpf", method: str = "auto") -> Iterator[subprocess.Popen[str]]:
+def tracer(plan: FilePlan, pid: int, engine: str = "libbpf", method: str = "auto") -> Iterator[subprocess.Popen[str]]:
     """The process, attached. Killed at the end of the block, where it still runs."""
     returns = any(probe.role is Role.RETURN for planned in plan.operations for probe in planned.probes)
     words = [engine, method, "returns" if returns else "exits", plan.path, str(pid)]
@@ -43,7 +44,7 @@ def tracer(plan: ImagePlan, pid: int, engine: str = "libbpf", method: str = "aut
 
 
 def main(engine: str, method: str, exits: str, file: str, pid: str) -> None:
-    plan = plan_image(Image.open(file), prefer_return_probes=exits == "returns")
+    plan = plan_image(Image.open(file), PlanSettings(prefer_return_probes=exits == "returns"))
     image = TracedImage(plan, plan.path, (int(pid),))
     session = choice.engine(engine).attach(Request((image,), (Target(int(pid), "target", ()),), method=method))
     print("attached", flush=True)

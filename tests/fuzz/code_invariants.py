@@ -19,6 +19,7 @@ from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import Role
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.stacks.openssl.tables.tails import MethodTails
 from tests.fuzz.invariants import check_sites, image_of
@@ -65,7 +66,7 @@ def check_code(template: Template) -> Callable[[bytes], None]:
         decoded, tails = Code(image, machine), MethodTails(image)
         for function in template.functions.values():
             for emulation in _EMULATIONS:
-                planner = Planner(image, machine, decoded, tails, emulation, return_probes=True)
+                planner = Planner(image, machine, decoded, tails, PlanSettings(emulation=emulation))
                 _check_operation(planner, function, data)
 
     return check

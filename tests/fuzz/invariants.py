@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -29,9 +29,8 @@ from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.cache.parts import FACTS
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
+from ssllatency.probes.plan import CodeRange, Covered, FilePlan, Probe
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.registry import stack_of
 from tests.fixtures import hostile
@@ -88,13 +87,13 @@ def check_plan(data: bytes) -> None:
 
 
 def check_handshake_plan(data: bytes) -> None:
-    """Of the handshake plan of a file with this content."""
+    """Of the sites of handshakes in a file with this content."""
     try:
         image = image_of(data)
         plan = plan_handshake(image)
     except ElfError:
         return
-    assert handshake_codec.from_values(_through_json(handshake_codec.to_values(plan)), file_size=len(data)) == plan
+    assert codec.handshake_from_values(_through_json(codec.handshake_values(plan)), file_size=len(data)) == plan
     check_sites(image, data, plan.code, list(plan.probes()), [])
 
 
@@ -143,26 +142,30 @@ def check_kept(data: bytes) -> None:
     with suppress(FieldError, RecursionError):
         facts = FACTS.read(values, size)
         assert FACTS.read(_through_json(FACTS.to_values(facts)), size) == facts
-    for from_values in (codec.from_values, handshake_codec.from_values):
-        try:
-            plan: Any = from_values(values, file_size=size)
-        except (FieldError, RecursionError):
-            continue
-        covered = Covered(plan.code)
-        probes = _probes(plan) if isinstance(plan, ImagePlan) else list(plan.probes())
-        assert all(covered.holds(probe.offset) and probe.offset < size for probe in probes)
-        assert all(each.offset + each.size <= size for each in plan.code)
+    with suppress(FieldError, RecursionError):
+        plan = codec.from_values(values, file_size=size)
+        _check_ranges(plan.code, _probes(plan), size)
+        _check_ranges(plan.handshake.code, plan.handshake.probes(), size)
+    with suppress(FieldError, RecursionError):
+        sites = codec.handshake_from_values(values, file_size=size)
+        _check_ranges(sites.code, sites.probes(), size)
+
+
+def _check_ranges(code: Sequence[CodeRange], probes: Iterable[Probe], size: int) -> None:
+    covered = Covered(code)
+    assert all(covered.holds(probe.offset) and probe.offset < size for probe in probes)
+    assert all(each.offset + each.size <= size for each in code)
 
 
 def _through_json(values: object) -> Any:
     return json.loads(json.dumps(values))
 
 
-def _probes(plan: ImagePlan) -> list[Probe]:
+def _probes(plan: FilePlan) -> list[Probe]:
     return [probe for planned in plan.operations for probe in planned.probes]
 
 
-def _own_functions(image: Image, plan: ImagePlan) -> list[tuple[int, int]]:
+def _own_functions(image: Image, plan: FilePlan) -> list[tuple[int, int]]:
     """The functions that the file's own symbols name, with the sizes that these tell."""
     named = (image.own_function(name) for planned in plan.operations for name in BY_NAME[planned.operation].symbols)
     return [(function.address, function.address + function.size) for function in named if function]

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ssllatency.elf.image import Image
 from ssllatency.facts import FileFacts
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
-from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.openssl.names.library import names
@@ -80,8 +79,8 @@ def kept(folder: Path) -> list[bytes]:
     image = Image.open(path)
     with_names = Image.open(build.library(folder, "libnames.so", ["names.c"]))
     values = (
-        codec.to_values(plan_image(image)),
-        handshake_codec.to_values(plan_handshake(image)),
+        codec.to_values(replace(plan_image(image), handshake=plan_handshake(image))),
+        codec.handshake_values(plan_handshake(image)),
         names_codec.to_values(names(with_names)),
         asdict(FileFacts(("libssl",), "OpenSSL 3.0", "aa", (("rustls", "0.23"),), "it is damaged", by_debug_file=True)),
     )

@@ -14,7 +14,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.costs import HitCosts
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
@@ -64,7 +64,7 @@ class TracedImage:
     where these are wanted.
     """
 
-    plan: ImagePlan
+    plan: FilePlan
     file: str
     pids: tuple[int, ...]
     companion: bool = False

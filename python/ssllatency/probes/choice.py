@@ -8,10 +8,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 
 
-def chosen(plan: ImagePlan, patterns: Sequence[str]) -> ImagePlan:
+def chosen(plan: FilePlan, patterns: Sequence[str]) -> FilePlan:
     """The plan with only the operations that a shell pattern matches; operations that aren't timed themselves stay if any other
     does."""
 

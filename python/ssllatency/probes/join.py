@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 
-Users = tuple[ImagePlan, tuple[int, ...]]
+Users = tuple[FilePlan, tuple[int, ...]]
 
 
 _IN_BIO = ("bio_flags", "bio_method", "bio_descriptor")
 
 
-def complete(planned: Sequence[Users]) -> list[ImagePlan]:
+def complete(planned: Sequence[Users]) -> list[FilePlan]:
     """The plans, in order, each with the offsets inside a BIO from the libcrypto that the same processes map.
 
     Where those processes map several libcryptos that disagree about one, it stays unknown.
@@ -22,7 +22,7 @@ def complete(planned: Sequence[Users]) -> list[ImagePlan]:
     return [_with_bio(plan, pids, planned) for plan, pids in planned]
 
 
-def _with_bio(plan: ImagePlan, pids: Sequence[int], planned: Sequence[Users]) -> ImagePlan:
+def _with_bio(plan: FilePlan, pids: Sequence[int], planned: Sequence[Users]) -> FilePlan:
     if plan.offsets.rwstate is None:
         return plan
     others = [other.offsets for other, users in planned if set(users) & set(pids)]

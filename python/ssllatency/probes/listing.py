@@ -6,12 +6,12 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ssllatency.probes import codec
 from ssllatency.probes.costs import REFERENCE, HitCosts, cost_ns, failing_ns
-from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import FilePlan, HandshakeSites, OperationPlan, Probe, Role
 
 _WIDTH = 100
 _DEBUG_FILE = "debug file "
@@ -21,7 +21,7 @@ ABSENT = ("Not probed:", "Not seen:")  # what stands above what is missing, of o
 _GOES = ("ADDRESS", "INSTRUCTION", "FOUND", "NOTE")
 
 
-def render(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE, most: int | None = None) -> str:
+def render(plans: Sequence[FilePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE, most: int | None = None) -> str:
     """The text of `ssllatency probes`: for each file a header, a table with a row a site, and what is missing.
 
     `sessions`: whether a return probe will be attached with its entry as one uprobe session. `costs`: what a hit takes. `most`:
@@ -32,7 +32,7 @@ def render(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCost
     return "\n".join("\n".join(_file(plan, sessions, costs, most)) + "\n" for plan in plans)
 
 
-def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> dict[str, Any]:
+def to_document(plans: Sequence[FilePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> dict[str, Any]:
     """The same as one JSON document; `cost_ns` is what a call that succeeds costs, `failing_ns` what any call
     does at most, `chosen` how the calls' ends are seen, `hit_ns` what a hit takes by kind of site, and a return beyond its
     entry."""
@@ -43,8 +43,9 @@ def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: Hi
     }
 
 
-def _document(plan: ImagePlan, sessions: bool, costs: HitCosts) -> dict[str, Any]:
-    values = codec.to_values(plan)
+def _document(plan: FilePlan, sessions: bool, costs: HitCosts) -> dict[str, Any]:
+    values = codec.to_values(replace(plan, handshake=HandshakeSites()))
+    del values["handshake"]
     for operation, record in zip(plan.operations, values["operations"], strict=True):
         record["cost_ns"], record["failing_ns"] = cost_ns(operation, costs), failing_ns(operation, costs)
         record["chosen"] = chosen(operation, sessions)
@@ -59,7 +60,7 @@ def chosen(plan: OperationPlan, sessions: bool) -> str:
     return "exit sites" if Role.EXIT in roles else "entry only"
 
 
-def _file(plan: ImagePlan, sessions: bool, costs: HitCosts, most: int | None) -> Iterator[str]:
+def _file(plan: FilePlan, sessions: bool, costs: HitCosts, most: int | None) -> Iterator[str]:
     yield plan.path
     for name, value in _facts(plan, sessions, costs):
         yield from fact(name, value, most)
@@ -73,7 +74,7 @@ def _file(plan: ImagePlan, sessions: bool, costs: HitCosts, most: int | None) ->
         yield from _missing(plan, most)
 
 
-def _facts(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, str]]:
+def _facts(plan: FilePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, str]]:
     yield "holds", plan.kind or "no function that ssllatency knows"
     yield "version", plan.version or "unknown"
     yield "build-id", plan.build_id or "none"
@@ -141,7 +142,7 @@ def table(rows: Sequence[tuple[str, ...]], most: int | None = None, goes: Sequen
         yield "  ".join(cell.rjust(width) if name in _RIGHT else cell.ljust(width) for cell, width, name in columns).rstrip()
 
 
-def _missing(plan: ImagePlan, most: int | None) -> Iterator[str]:
+def _missing(plan: FilePlan, most: int | None) -> Iterator[str]:
     yield from reasons(((absent.reason, absent.operation) for absent in plan.missing), most)
 
 

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as plain data: which instructions of a file are probed, in which role, for which operation.
+"""A plan as plain data: which instructions of a file are probed, in which role, for which operation, and for which phase of a
+handshake.
 
-A plan is a value. It is printed by `ssllatency probes`, kept by build-id in the cache, and compared in tests.
+A plan is a value. It is printed by `ssllatency probes`, kept in the cache by what is in the file, and compared in tests.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ssllatency.code.machine import Cost
+
+if TYPE_CHECKING:
+    from ssllatency.code.values import FieldPath
+    from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
 
 NOT_IN_LIBRARY = "not in this library"  # the reason of an operation that this version or build of a library doesn't have
 
@@ -179,12 +185,85 @@ class SslOffsets:
 
 
 @dataclass(frozen=True)
-class ImagePlan:
-    """The sites in one file. `code` holds every site.
+class PhaseCall:
+    """One call site of `callee`: a function's name, or of an indirect call the callback's. The call, which the TLS library
+    makes, is a phase of a handshake.
+
+    The phase begins at the call site, or at a branch that leads to it alone, and ends at the first cheap instruction past it.
+    Both lie in one frame: the stack pointer at the function's entry, which is the one at the site plus `stack_delta`, is the
+    same at both. An end may be reached by other ways too, without the call; it ends a phase only where one that began in the
+    same frame is open.
+
+    `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
+    an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for
+    PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does: before
+    the call it is the buffer's size. Arguments are in their registers at `begin`.
+
+    `condition`: where `begin` is a conditional branch in front of the call, its mnemonic ("je", …); the phase begins only where
+    the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.
+    """
+
+    phase: Phase | Transport
+    callee: str
+    begin: Probe
+    ends: tuple[Probe, ...]
+    skip_null: int | None = None
+    operation: str = ""
+    size_argument: int | None = None
+    size_is_pointer: bool = False
+    condition: str = ""
+    taken: bool = False
+
+
+@dataclass(frozen=True)
+class ErrorSite:
+    """The entry of a function that records an error; the arguments that `kind` names are in their registers at `probe`."""
+
+    kind: ErrorKind
+    function: str
+    probe: Probe
+
+
+@dataclass(frozen=True)
+class HandshakeSites:
+    """The sites in one file to split its handshakes.
+
+    `transport` are the calls by which the library reads and writes: they are watched only in processes whose calls sleep.
+    `state_machine` is the function that all of the library's handshakes go through; `within_data`: reads and writes have to be
+    watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of the
+    function that `wakes` of a Library names, with the first three arguments in their registers; `labels` are fields of a
+    connection by name; `code` holds every site.
+    """
+
+    calls: tuple[PhaseCall, ...] = ()
+    transport: tuple[PhaseCall, ...] = ()
+    state_machine: OperationPlan | None = None
+    within_data: bool = False
+    errors: tuple[ErrorSite, ...] = ()
+    wake: Probe | None = None
+    labels: Mapping[str, FieldPath] = field(default_factory=dict)
+    missing: tuple[MissingPart, ...] = ()
+    code: tuple[CodeRange, ...] = ()
+
+    def probes(self) -> Iterator[Probe]:
+        """All sites."""
+        for call in (*self.calls, *self.transport):
+            yield call.begin
+            yield from call.ends
+        if self.state_machine:
+            yield from self.state_machine.probes
+        yield from (error.probe for error in self.errors)
+        if self.wake:
+            yield self.wake
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """The sites in one file. `code` holds every site of the operations.
 
     `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none);
     `machine` "x86-64" or "aarch64": registers are named as there; `stack` the TLS stack that these belong to, by its name in
-    stacks/registry.py, "" for none.
+    stacks/registry.py, "" for none. `handshake` is empty where nobody has asked for it.
     """
 
     path: str
@@ -197,8 +276,9 @@ class ImagePlan:
     code: tuple[CodeRange, ...] = ()
     machine: str = "x86-64"
     stack: str = "openssl"
+    handshake: HandshakeSites = HandshakeSites()
 
-    def may_be(self, other: ImagePlan) -> bool:
+    def may_be(self, other: FilePlan) -> bool:
         """Whether the two may be of one file by two names, as of an image layer under two containers: by the build-id or, where
         there is none, by what is probed where."""
         if self.build_id or other.build_id:

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
-from ssllatency.code.machine import BASELINE, Emulation, Machine
+from ssllatency.code.machine import Machine
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.evidence import CodeEvidence
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, MissingOperation, OperationPlan, SslOffsets
+from ssllatency.probes.settings import DEFAULTS, PlanSettings
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.sites.own import plan_own
 from ssllatency.stacks.base import Stack, Tables
@@ -84,24 +85,15 @@ def machine_of(name: str) -> Machine:
 
 def plan_image(
     image: Image,
-    *,
-    return_probes: bool = True,
-    prefer_return_probes: bool = False,
-    emulation: Emulation = BASELINE,
-    branch_exits: bool = True,
-) -> ImagePlan:
-    """The plan of one file: every operation of the catalogue that belongs in it, with its probes or with why it has none.
-
-    `return_probes`: whether kernel return probes may be used where they are safe and a way out can't be covered;
-    `prefer_return_probes`: also where they are only cheaper. `emulation`: what the kernel emulates. `branch_exits`: whether the
-    engine can tell which way a branch goes, and take a constant for the return value.
-    """
+    settings: PlanSettings = DEFAULTS,
+) -> FilePlan:
+    """The plan of one file: every operation of the catalogue that belongs in it, with its probes or with why it has none; but
+    not the sites of its handshakes, which plan_handshake() makes."""
     libraries = libraries_in(image)
     stack = stack_of(image)
-    settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
     evidence = CodeEvidence(image)
     operations, missing = _plan_operations(image, stack, libraries, settings, evidence)
-    return ImagePlan(
+    return FilePlan(
         path=image.label,
         build_id=image.build_id,
         version=library_version(image) if libraries else "",
@@ -115,16 +107,8 @@ def plan_image(
     )
 
 
-@dataclass(frozen=True)
-class _Settings:
-    return_probes: bool
-    prefer_return_probes: bool
-    emulation: Emulation
-    branch_exits: bool
-
-
 def _plan_operations(
-    image: Image, stack: Stack, libraries: tuple[str, ...], settings: _Settings, evidence: CodeEvidence
+    image: Image, stack: Stack, libraries: tuple[str, ...], settings: PlanSettings, evidence: CodeEvidence
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
@@ -132,16 +116,7 @@ def _plan_operations(
     if own:
         return plan_own(image, machine, own, wanted, settings.emulation, evidence)
     code, tails = Code(image, machine), stack.tails(image)
-    planner = Planner(
-        image,
-        machine,
-        code,
-        tails,
-        settings.emulation,
-        settings.return_probes,
-        settings.prefer_return_probes,
-        settings.branch_exits,
-    )
+    planner = Planner(image, machine, code, tails, settings)
     finder = _Finder(image, stack.tables(image))
     operations: list[OperationPlan] = []
     missing: list[MissingOperation] = []

@@ -17,8 +17,9 @@ from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import FACTS, Settings
+from ssllatency.probes.cache.parts import FACTS
 from ssllatency.probes.contents import read_facts
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.file_names import has_library_name, stack_called
 from ssllatency.stacks.registry import LIBRARIES
@@ -105,7 +106,7 @@ def look_inside(path: str, label: str, root: str = "/", machine: str | None = No
     Nothing is in code of another processor than `machine`, this one if it isn't said, "" for any: an emulator maps it, and the
     kernel runs none of it.
     """
-    settings = Settings(machine=kernel.machine() if machine is None else machine)
+    settings = PlanSettings(machine=kernel.machine() if machine is None else machine)
     findings = Findings(Cache(keeps=False), settings)
     try:
         return facts_of(findings, File(path, label, root))

@@ -75,7 +75,6 @@ def request_one_by_one(resolved: Resolved, arguments: argparse.Namespace) -> Han
 def _request(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeRequest:
     return HandshakeRequest(
         base=live.request(resolved, arguments),
-        plan_of=resolved.source.handshake_plan_of,
         names_of=partial(_names_of, resolved.source),
         peer_prefix=arguments.peer_prefix,
         blocking=listening.blocks({pid for image in resolved.images for pid in image.pids}),

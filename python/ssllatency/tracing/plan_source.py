@@ -14,14 +14,14 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.facts import FileFacts
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, FilePart, Settings
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
+from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import Hazards, exists, root_of
 from ssllatency.tracing.file_facts import facts_of
 from ssllatency.tracing.planning.findings import File, Findings
 
 if TYPE_CHECKING:
-    from ssllatency.probes.handshake.plan import HandshakePlan
     from ssllatency.stacks.names import Names
 
 __all__ = ["File", "PlanSource"]
@@ -32,7 +32,8 @@ NO_HAZARDS = Hazards()
 class PlanSource:
     """Plans files as the command's options say, through the cache unless they say otherwise.
 
-    `ahead` are the parts that will be asked for of each file, `later` those that only a report needs.
+    `ahead` are the parts that will be asked for of each file, `later` those that only a report needs. Plans have the sites of
+    handshakes where these are among the former.
     """
 
     def __init__(
@@ -48,7 +49,12 @@ class PlanSource:
         # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
         nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
         emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not hazards.shadow_stack)
-        settings = Settings(not arguments.no_return_probes and not self.danger, emulation, machine=kernel.machine())
+        settings = PlanSettings(
+            return_probes=not arguments.no_return_probes and not self.danger,
+            emulation=emulation,
+            machine=kernel.machine(),
+        )
+        self._splits_handshakes = HANDSHAKE in ahead
         self._findings = Findings(Cache(keeps=not arguments.no_cache), settings, ahead, later)
 
     def gather(self) -> None:
@@ -59,17 +65,11 @@ class PlanSource:
         """Ends the processes that still read files."""
         self._findings.close()
 
-    def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
+    def plan(self, path: str, label: str, root: str = "/") -> FilePlan:
         """The plan of the file at `path`; `label` and `root` as File has them. ElfError where it can't be read."""
-        return replace(self._findings.ask(File(path, label, root), PLAN), path=label)
-
-    def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
-        """The handshake plan of the file at `path`; arguments as those of plan()."""
-        return replace(self._findings.ask(File(path, label, root), HANDSHAKE_PLAN), path=label)
-
-    def handshake_plan_of(self, image: TracedImage) -> HandshakePlan:
-        """The handshake plan of a file that processes map."""
-        return self.handshake_plan(image.file, image.plan.path, _root_of(image))
+        file = File(path, label, root)
+        plan = replace(self._findings.ask(file, PLAN), path=label)
+        return replace(plan, handshake=self._findings.ask(file, HANDSHAKE)) if self._splits_handshakes else plan
 
     def names_of(self, image: TracedImage) -> Names:
         """The names of the codes that a mapped file uses; nothing where that can't be told. It is asked for a report,

@@ -19,7 +19,7 @@ from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Library, Snapshot, Target
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, FilePart
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
 from ssllatency.stacks.registry import LIBRARIES
@@ -101,7 +101,7 @@ def resolve(
 ) -> Resolved:
     """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
 
-    `handshakes` says that their handshake plans will be asked for, too. `load_early` may load what will follow later processes,
+    `handshakes`: their plans have the sites of handshakes as well. `load_early` may load what will follow later processes,
     and what else is loaded whatever their files are, which it isn't told yet.
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
@@ -182,7 +182,7 @@ def _with_expected(
 def _source(selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool) -> PlanSource:
     """Plans as the options say, with all that will be asked about a file found out at once."""
     ahead: list[FilePart[Any]] = [] if selection.libraries else [FACTS]  # for what is said of TLS that isn't traced
-    ahead += [PLAN, HANDSHAKE_PLAN] if handshakes else [PLAN]
+    ahead += [PLAN, HANDSHAKE] if handshakes else [PLAN]
     return PlanSource(arguments, _dangers(everyone), ahead=ahead, later=[NAMES] if handshakes else [])
 
 

@@ -17,8 +17,9 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome
-from ssllatency.probes.plan import ImagePlan, SslOffsets
+from ssllatency.probes.plan import FilePlan, SslOffsets
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 from tests.bpf import scenarios
 from tests.bpf.conftest import Subject, breakpoints, counts
 from tests.bpf.scenarios import finished
@@ -33,7 +34,7 @@ TRACEFS = (Path("/sys/kernel/tracing/uprobe_events"), Path("/sys/kernel/debug/tr
 
 
 @pytest.fixture(scope="module")
-def target_plan(target_file: Path) -> ImagePlan:
+def target_plan(target_file: Path) -> FilePlan:
     return plan_image(Image.open(target_file))
 
 
@@ -49,7 +50,7 @@ def named_events() -> list[str]:
 @pytest.mark.parametrize("return_probes", [False, True], ids=["exit sites", "return probes"])
 @pytest.mark.parametrize("method", ["perf", "multi"])
 def test_counts_and_outcomes_are_exact(subject: Subject, method: str, return_probes: bool) -> None:
-    subject.plan = plan_image(Image.open(subject.plan.path), prefer_return_probes=return_probes)
+    subject.plan = plan_image(Image.open(subject.plan.path), PlanSettings(prefer_return_probes=return_probes))
     if method == "multi" and kernel.best_method() is kernel.Method.PERF:
         pytest.skip("this kernel has no multi attachment")
     before = named_events()
@@ -111,7 +112,7 @@ def test_intervals_add_up_and_keep_their_own_extremes(subject: Subject) -> None:
 
 def test_a_refused_site_leaves_nothing_attached(subject: Subject) -> None:
     before = named_events()
-    plan = ImagePlan("/proc/version", "", "", "static", subject.plan.operations, (), SslOffsets())
+    plan = FilePlan("/proc/version", "", "", "static", subject.plan.operations, (), SslOffsets())
     for method in ("auto", "perf"):
         with pytest.raises(AttachError) as caught:
             attach(subject, images=(TracedImage(plan, "/proc/version", (subject.pid,)),), method=method)

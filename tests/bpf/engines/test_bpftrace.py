@@ -20,7 +20,7 @@ from ssllatency.engines.bpftrace.engine import BpftraceEngine, BpftraceSession
 from ssllatency.engines.bpftrace.process import OWN_PROBES
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
 from tests.bpf.compiling import SOURCES
 from tests.bpf.conftest import Subject, breakpoints, counts, running
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.usefixtures("bpftrace")
 
 
 @pytest.fixture(scope="module")
-def plan(target_file: Path) -> ImagePlan:
+def plan(target_file: Path) -> FilePlan:
     return plan_image(Image.open(target_file))
 
 
 @pytest.fixture(scope="module")
-def stripped_plan(tmp_path_factory: pytest.TempPathFactory) -> ImagePlan:
+def stripped_plan(tmp_path_factory: pytest.TempPathFactory) -> FilePlan:
     """The same program with addresses that are no file offsets."""
     file = tmp_path_factory.mktemp("moved") / "target"
     flags = ["-O2", "-fstack-protector-strong", "-rdynamic", "-pthread", "-no-pie", "-Wl,-Ttext-segment=0x7000000"]
@@ -52,7 +52,7 @@ def stripped_plan(tmp_path_factory: pytest.TempPathFactory) -> ImagePlan:
 
 
 @contextmanager
-def traced(plan: ImagePlan, **more: object) -> Iterator[tuple[Subject, BpftraceSession]]:
+def traced(plan: FilePlan, **more: object) -> Iterator[tuple[Subject, BpftraceSession]]:
     with running(plan) as subject, ExitStack() as stack:
         session = BpftraceEngine().attach(subject.request(**more))
         stack.callback(session.close)
@@ -64,7 +64,7 @@ def result(session: BpftraceSession) -> Snapshot:
     return session.read()
 
 
-def test_outcomes_reasons_and_histograms(plan: ImagePlan) -> None:
+def test_outcomes_reasons_and_histograms(plan: FilePlan) -> None:
     linear = LinearRange(0, 10, 2)
     with traced(plan, linear=linear) as (subject, session):
         subject.do("calls", 100)
@@ -89,7 +89,7 @@ def test_outcomes_reasons_and_histograms(plan: ImagePlan) -> None:
     assert [one.reasons for one in snapshot.series if one.outcome is RETRY] == [{"unknown": 4}]
 
 
-def test_a_stripped_program_whose_addresses_are_no_offsets(stripped_plan: ImagePlan) -> None:
+def test_a_stripped_program_whose_addresses_are_no_offsets(stripped_plan: FilePlan) -> None:
     with traced(stripped_plan) as (subject, session):
         subject.do("calls", 10)
         snapshot = result(session)
@@ -97,7 +97,7 @@ def test_a_stripped_program_whose_addresses_are_no_offsets(stripped_plan: ImageP
     assert snapshot.losses == Losses()
 
 
-def test_recursion_threads_and_calls_that_never_return(plan: ImagePlan) -> None:
+def test_recursion_threads_and_calls_that_never_return(plan: FilePlan) -> None:
     """Threads that preempt one another may cost bpftrace single counts, as its report says: no map was full."""
     with traced(plan) as (subject, session):
         subject.do("recurse", 500)
@@ -116,7 +116,7 @@ def test_recursion_threads_and_calls_that_never_return(plan: ImagePlan) -> None:
     assert snapshot.losses.unmatched_exits == 0
 
 
-def test_calls_that_find_no_room_are_counted_as_such(plan: ImagePlan) -> None:
+def test_calls_that_find_no_room_are_counted_as_such(plan: FilePlan) -> None:
     with traced(plan) as (subject, session):
         subject.do("recurse", 20000)
         snapshot = result(session)
@@ -125,7 +125,7 @@ def test_calls_that_find_no_room_are_counted_as_such(plan: ImagePlan) -> None:
     assert counts(snapshot) == {("RSA_verify", SUCCESS): 20000 - losses.map_full}
 
 
-def test_only_the_processes_that_are_asked_for(plan: ImagePlan) -> None:
+def test_only_the_processes_that_are_asked_for(plan: FilePlan) -> None:
     with running(plan) as other, traced(plan) as (subject, session):
         other.do("calls", 50)
         subject.do("forks", 2, 100)
@@ -135,7 +135,7 @@ def test_only_the_processes_that_are_asked_for(plan: ImagePlan) -> None:
     assert {one.pid for one in snapshot.series} == {subject.pid}
 
 
-def test_processes_that_are_looked_up(plan: ImagePlan) -> None:
+def test_processes_that_are_looked_up(plan: FilePlan) -> None:
     with running(plan) as subject, ExitStack() as stack:
         image = TracedImage(plan, plan.path, (subject.pid, *range(2, 60)))
         session = BpftraceEngine().attach(replace(subject.request(), images=(image,)))
@@ -144,7 +144,7 @@ def test_processes_that_are_looked_up(plan: ImagePlan) -> None:
         assert sum(counts(result(session)).values()) == 10
 
 
-def test_processes_past_the_maximum_count_under_other(plan: ImagePlan) -> None:
+def test_processes_past_the_maximum_count_under_other(plan: FilePlan) -> None:
     with traced(plan, everyone=True, maximum_processes=3) as (subject, session):
         subject.do("forks", 8, 100)
         snapshot = result(session)
@@ -154,7 +154,7 @@ def test_processes_past_the_maximum_count_under_other(plan: ImagePlan) -> None:
     assert len([target for target in snapshot.targets if target.comm == "target"]) == 4
 
 
-def test_intervals_know_their_extremes_or_leave_them_out(plan: ImagePlan) -> None:
+def test_intervals_know_their_extremes_or_leave_them_out(plan: FilePlan) -> None:
     with traced(plan) as (subject, session):
         subject.do("calls", 100)
         first = session.read(per_interval=True)
@@ -164,7 +164,7 @@ def test_intervals_know_their_extremes_or_leave_them_out(plan: ImagePlan) -> Non
     assert all(one.max_ns is None and one.min_ns is None for one in second.series)
 
 
-def test_a_site_that_cant_be_probed_leaves_nothing_attached(plan: ImagePlan) -> None:
+def test_a_site_that_cant_be_probed_leaves_nothing_attached(plan: FilePlan) -> None:
     strange = replace(plan, operations=tuple(_beyond(one) for one in plan.operations))
     with running(plan) as subject, pytest.raises(AttachError) as caught:
         BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(strange, plan.path, (subject.pid,)),)))
@@ -175,7 +175,7 @@ def _beyond(planned):  # type: ignore[no-untyped-def]
     return replace(planned, probes=tuple(replace(probe, address=probe.address + (1 << 40)) for probe in planned.probes))
 
 
-def test_without_bpftrace_it_says_so(plan: ImagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_bpftrace_it_says_so(plan: FilePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ssllatency.engines.bpftrace.process.shutil.which", lambda *_, **__: None)
     request = Request((TracedImage(plan, plan.path, (os.getpid(),)),), (Target(os.getpid(), "x", ()),))
     with pytest.raises(SsllatencyError, match="isn't installed"):
@@ -192,7 +192,7 @@ def folders(pid: int) -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob(f"ssllatency-{pid}-*"))
 
 
-def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -> None:
+def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: FilePlan) -> None:
     with running(plan) as subject:
         session = BpftraceEngine().attach(subject.request())
         assert breakpoints(subject) > 0
@@ -207,7 +207,7 @@ def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -
             subject.do("calls", 1)
 
 
-def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
+def test_symbols_of_another_build_are_not_taken(plan: FilePlan) -> None:
     """Nothing is probed in a file whose build-id isn't that of the plan."""
     other = replace(plan, build_id="00" * 20)
     with running(plan) as subject:
@@ -217,7 +217,7 @@ def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86-64's native code is read")
-def test_its_programs_run_on_private_stacks_where_the_kernel_has_them(plan: ImagePlan) -> None:
+def test_its_programs_run_on_private_stacks_where_the_kernel_has_them(plan: FilePlan) -> None:
     """Why the engine is refused on a preemptible kernel of that kind (doctor.py): its programs can't be kept from it."""
     with traced(plan) as (_, session):
         private = [name for name, code in loaded_programs() if has_private_stack(code)]

@@ -24,7 +24,7 @@ from ssllatency.engines.follow.following import TargetBits, pids_of
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
-from ssllatency.probes.plan import ImagePlan, SslOffsets
+from ssllatency.probes.plan import FilePlan, SslOffsets
 from tests.bpf import scenarios
 from tests.bpf.compiling import compiled
 from tests.bpf.conftest import Subject, breakpoints, counts, running, running_as_one_of
@@ -210,7 +210,7 @@ def test_the_calls_of_killed_processes_leave_their_room_to_others(subject: Subje
 
 
 @contextmanager
-def started(plan: ImagePlan) -> Iterator[subprocess.Popen[str]]:
+def started(plan: FilePlan) -> Iterator[subprocess.Popen[str]]:
     """The program, killed at the end."""
     with subprocess.Popen([plan.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -261,7 +261,7 @@ def test_a_child_isnt_counted_with_its_parent(subject: Subject, method: str) -> 
     scenarios.a_child_isnt_counted_with_its_parent(subject, subject.attach, method=method)
 
 
-def test_many_processes_share_a_link_and_are_still_told_apart(target_file: Path, target_plan: ImagePlan) -> None:
+def test_many_processes_share_a_link_and_are_still_told_apart(target_file: Path, target_plan: FilePlan) -> None:
     number = LINK_EACH_PROCESS + 2
     processes = [
         subprocess.Popen([target_file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(number)
@@ -292,7 +292,7 @@ def test_intervals_add_up_and_keep_their_own_extremes(subject: Subject) -> None:
 
 def test_a_refused_site_leaves_nothing_attached(subject: Subject) -> None:
     broken = SslOffsets()
-    plan = ImagePlan("/proc/version", "", "", "static", subject.plan.operations, (), broken)
+    plan = FilePlan("/proc/version", "", "", "static", subject.plan.operations, (), broken)
     with pytest.raises(AttachError) as caught:
         LibbpfEngine().attach(subject.request(images=(TracedImage(plan, "/proc/version", (subject.pid,)),)))
     assert "\n" not in str(caught.value)
@@ -315,7 +315,7 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
         assert breakpoints(subject) == 0
 
 
-def test_links_of_its_own_see_the_first_call_of_a_program_that_a_process_executes(target_plan: ImagePlan, method: str) -> None:
+def test_links_of_its_own_see_the_first_call_of_a_program_that_a_process_executes(target_plan: FilePlan, method: str) -> None:
     """They are attached before the program's file is mapped."""
     command = ["sh", "-c", 'read line; exec "$0"', target_plan.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -335,7 +335,7 @@ def test_links_of_its_own_see_the_first_call_of_a_program_that_a_process_execute
 
 @pytest.mark.parametrize(("links", "pays"), [("process", False), ("shared", True), ("auto", False)])
 def test_another_process_has_breakpoints_only_where_links_are_shared(
-    subject: Subject, target_plan: ImagePlan, links: str, pays: bool
+    subject: Subject, target_plan: FilePlan, links: str, pays: bool
 ) -> None:
     with running(target_plan) as other:
         session = subject.attach(links=links)
@@ -346,7 +346,7 @@ def test_another_process_has_breakpoints_only_where_links_are_shared(
 
 
 @pytest.mark.parametrize("method", ["multi", "session"], indirect=True)
-def test_links_of_a_process_that_has_ended_are_closed(subject: Subject, target_plan: ImagePlan, method: str) -> None:
+def test_links_of_a_process_that_has_ended_are_closed(subject: Subject, target_plan: FilePlan, method: str) -> None:
     session = subject.attach(method=method, links="process", follow=Rules(lambda: {subject.pid: False}))
     before = own_links()
     with running(target_plan) as child:

@@ -16,20 +16,16 @@ from ssllatency.engines.rules import Rules
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Handshakes, Label
-from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.names import Names
 
-EMPTY = TracedImage(ImagePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())
-NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), None, False, (), None, {}, ())
+EMPTY = TracedImage(FilePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())
 
 
 @contextmanager
 def session_by(*by: Label) -> Iterator[HandshakeSession]:
     base = Request((), (), follow=Rules())
-    made = HandshakeSession(
-        HandshakeRequest(base, lambda _: NO_PHASES, lambda _: lambda _: Names(), by, slowest=1, in_flight=1024)
-    )
+    made = HandshakeSession(HandshakeRequest(base, lambda _: lambda _: Names(), by, slowest=1, in_flight=1024))
     try:
         made.attach()
         yield made

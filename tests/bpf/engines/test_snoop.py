@@ -16,7 +16,7 @@ from ssllatency.engines.bpf.ring import stride_of
 from ssllatency.engines.sessions.snoop import EventFilter, SnoopSession, events_of
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Losses, Outcome
-from ssllatency.probes.plan import ImagePlan, SslOffsets
+from ssllatency.probes.plan import FilePlan, SslOffsets
 from tests.bpf.conftest import Subject
 
 SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
@@ -155,7 +155,7 @@ def test_everyone_means_processes_that_start_later_too(subject: Subject) -> None
 
 
 def test_a_refused_site_leaves_nothing_open(subject: Subject) -> None:
-    plan = ImagePlan("/proc/version", "", "", "static", subject.plan.operations, (), SslOffsets())
+    plan = FilePlan("/proc/version", "", "", "static", subject.plan.operations, (), SslOffsets())
     with pytest.raises(AttachError), snooping(subject, images=(TracedImage(plan, "/proc/version", (subject.pid,)),)):
         pass
 

@@ -413,7 +413,7 @@ def test_a_command_that_measures_handshakes_has_all_that_is_asked_of_its_options
         everyone=False,
         following=None,
         selection=Selection(pids=(1,)),
-        source=SimpleNamespace(handshake_plan_of=None),
+        source=None,
         before=None,
         spared={},
     )

@@ -13,7 +13,7 @@ from ssllatency.cli.host import doctor, probes, targets
 from ssllatency.engines.doctor import Finding
 from ssllatency.output.printing import as_shown
 from ssllatency.probes.listing import render
-from ssllatency.probes.plan import ImagePlan, MissingOperation
+from ssllatency.probes.plan import FilePlan, MissingOperation
 from ssllatency.reports.text.page import Page
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.survey import Stack, TlsProcess
@@ -46,7 +46,7 @@ def test_doctor_shows_what_prevents_tracing(finding: Finding, stands_out: bool) 
 
 def test_probes_shows_what_is_not_probed() -> None:
     missing = tuple(MissingOperation(name, f"{HOSTILE} reason {'of many words ' * 5}") for name in ("SSL_read", "SSL_write"))
-    text = render([ImagePlan("/lib/a", "", "", "libssl", (), missing), ImagePlan("/lib/b", "", "", "libssl", (), ())], most=80)
+    text = render([FilePlan("/lib/a", "", "", "libssl", (), missing), FilePlan("/lib/b", "", "", "libssl", (), ())], most=80)
     lines = coloured([probes.laid_out(text, COLOURED)])
     red = [line for line in lines if line.startswith(RED)]
     assert red[0] == f"{RED}Not probed:{END}"

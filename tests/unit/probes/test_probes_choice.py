@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from ssllatency.probes.choice import chosen
-from ssllatency.probes.plan import ImagePlan, MissingOperation, OperationPlan
+from ssllatency.probes.plan import FilePlan, MissingOperation, OperationPlan
 
 NAMES = ("SSL_do_handshake", "SSL_read", "SSL_read_ex", "SSL_free", "RSA_sign")
-PLAN = ImagePlan(
+PLAN = FilePlan(
     "/lib/libssl.so.3",
     "",
     "",

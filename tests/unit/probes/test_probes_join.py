@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from ssllatency.probes.join import complete
-from ssllatency.probes.plan import ImagePlan, SslOffsets
+from ssllatency.probes.plan import FilePlan, SslOffsets
 
-SSL = ImagePlan("/libssl", "", "", "libssl", (), (), SslOffsets(rwstate=40))
-
-
-def crypto(**offsets: int) -> ImagePlan:
-    return ImagePlan("/libcrypto", "", "", "libcrypto", (), (), SslOffsets(**offsets))
+SSL = FilePlan("/libssl", "", "", "libssl", (), (), SslOffsets(rwstate=40))
 
 
-def joined(*others: tuple[ImagePlan, tuple[int, ...]]) -> SslOffsets:
+def crypto(**offsets: int) -> FilePlan:
+    return FilePlan("/libcrypto", "", "", "libcrypto", (), (), SslOffsets(**offsets))
+
+
+def joined(*others: tuple[FilePlan, tuple[int, ...]]) -> SslOffsets:
     return complete([(SSL, (7,)), *others])[0].offsets
 
 

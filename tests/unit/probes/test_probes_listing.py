@@ -21,7 +21,7 @@ from ssllatency.probes.plan import (
     NOT_IN_LIBRARY,
     CodeRange,
     Cost,
-    ImagePlan,
+    FilePlan,
     MissingOperation,
     OperationPlan,
     Probe,
@@ -48,7 +48,7 @@ HANDSHAKE = OperationPlan(
     "debug file /usr/lib/debug/.build-id/a9/394c.debug",
     (Probe(0x7640, 0x7640, Role.RETURN, "push rbx", Cost.EMULATED),),
 )
-PLAN = ImagePlan(
+PLAN = FilePlan(
     "/usr/lib/libssl.so.3",
     "a9394c",
     "OpenSSL 3.0.19 27 Jan 2026",
@@ -118,7 +118,7 @@ def test_words_for_what_was_chosen(roles: tuple[Role, ...], without: str, with_s
 
 
 def test_several_files_and_none() -> None:
-    empty = ImagePlan("/bin/true", "", "", "", (), ())
+    empty = FilePlan("/bin/true", "", "", "", (), ())
     text = render([PLAN, empty])
     assert text.startswith(TEXT + "\n/bin/true\n")
     assert "no function that ssllatency knows" in text
@@ -127,7 +127,7 @@ def test_several_files_and_none() -> None:
 
 def test_long_lists_are_wrapped() -> None:
     many = tuple(MissingOperation(f"operation_with_a_name_{number}", NOT_IN_LIBRARY) for number in range(20))
-    text = render([ImagePlan("/x", "", "", "libssl", (), many)])
+    text = render([FilePlan("/x", "", "", "libssl", (), many)])
     assert max(map(len, text.splitlines())) <= 100
     assert all(each.operation in text for each in many)
 

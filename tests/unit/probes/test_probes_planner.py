@@ -11,7 +11,7 @@ from tests.fixtures import build
 from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan
 from ssllatency.probes.planner import NOT_NAMED, kind_of, plan_image
 
 Assembler = Callable[[str], Assembled]
@@ -23,7 +23,7 @@ def functions(*names: str) -> str:
     return "".join(function(name, SIMPLE) for name in names)
 
 
-def reasons(plan: ImagePlan) -> dict[str, str]:
+def reasons(plan: FilePlan) -> dict[str, str]:
     return {each.operation: each.reason for each in plan.missing}
 
 

@@ -26,9 +26,9 @@ from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Library, Outcome, Series, Snapshot, Target
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Settings
-from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
+from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.reports.html.document import render as page
 from ssllatency.reports.text import trace
 from ssllatency.reports.text.handshakes import report
@@ -56,7 +56,7 @@ def row(ending: abi.Ending, **parts: int) -> tuple[bytes, bytes]:
     return bytes(key), bytes(content)
 
 
-def measured(image_plan: ImagePlan, names: Names) -> Snapshot:
+def measured(image_plan: FilePlan, names: Names) -> Snapshot:
     """A handshake that succeeded and one that failed, and a read."""
     rows = Rows({}, lambda _: "server", Texts(tuple), (Label.PROCESS,))
     groups = rows.groups(
@@ -101,16 +101,17 @@ def library_of(image: TracedImage) -> abi.Library:
     return library_record(image.plan.offsets, stack_named(image.plan.stack), image.labels)
 
 
-def sites(image: TracedImage, plan: HandshakePlan) -> dict[str, Any]:
+def sites(image: TracedImage) -> dict[str, Any]:
     """What the kernel side is given for its handshakes."""
     stack = stack_named(image.plan.stack)
-    begins, ends = phase_sites(always_watched(plan.calls, stack.offers), stack.offers)
+    handshake = image.plan.handshake
+    begins, ends = phase_sites(always_watched(handshake.calls, stack.offers), stack.offers)
     return {
-        "watched": [operation.operation for operation in watched(image, plan).plan.operations],
+        "watched": [operation.operation for operation in watched(image).plan.operations],
         "parts": [abi.Part(cookie & 0x3F).name for _, cookie in begins],
         "ends": len(ends),
-        "errors": len(error_sites(plan.errors)),
-        "version_at": list(library_of(watched(image, plan)).paths[abi.PlaceOf.VERSION].offsets)[:1],
+        "errors": len(error_sites(handshake.errors)),
+        "version_at": list(library_of(watched(image)).paths[abi.PlaceOf.VERSION].offsets)[:1],
     }
 
 
@@ -125,14 +126,14 @@ def outputs(path: str) -> dict[str, Any]:
     """All of it."""
     image = Image.open(path)
     said: dict[str, Any] = {}
-    for part in (FACTS, PLAN, HANDSHAKE_PLAN, NAMES):
-        values = json.loads(json.dumps(part.to_values(part.make(image, Settings()))))
+    for part in (FACTS, PLAN, HANDSHAKE, NAMES):
+        values = json.loads(json.dumps(part.to_values(part.make(image, PlanSettings()))))
         part.read(values, 1 << 20)
         said[part.name] = values
-    plan, names = PLAN.make(image, Settings()), NAMES.make(image, Settings())
-    traced = TracedImage(plan, path, (PID,))
+    plan, names = PLAN.make(image, PlanSettings()), NAMES.make(image, PlanSettings())
+    traced = TracedImage(replace(plan, handshake=HANDSHAKE.make(image, PlanSettings())), path, (PID,))
     said["kernel"] = library_of(traced).rwstate
-    said["sites"] = sites(traced, HANDSHAKE_PLAN.make(image, Settings()))
+    said["sites"] = sites(traced)
     said["targets"] = surveyed(path)
     snapshot = measured(plan, names)
     said["handshakes"] = report.render(snapshot)

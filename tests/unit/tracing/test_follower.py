@@ -21,7 +21,7 @@ from ssllatency.engines.follow.following import Arrival
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Process, Selection, TracedFile
 from ssllatency.tracing import follow, hit_costs
 from ssllatency.tracing.follow import Follower
@@ -37,7 +37,7 @@ def mapped_file(inode: int, path: str = "/usr/lib/libssl.so.3") -> MappedFile:
 
 
 def image_of(file: MappedFile, descriptor: int, *pids: int) -> TracedImage:
-    plan = ImagePlan(file.path, "aa", "OpenSSL 3.0", "libssl", (), ())
+    plan = FilePlan(file.path, "aa", "OpenSSL 3.0", "libssl", (), ())
     return TracedImage(plan, f"/proc/self/fd/{descriptor}", pids)
 
 

@@ -15,7 +15,8 @@ from tests.waiting import wait_for
 
 from ssllatency.elf.source import ElfError
 from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Settings
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import Selection, all_processes, file_identity, select
 from ssllatency.tracing.links.others import OtherUsers, maps_any
 from ssllatency.tracing.planning import fork_server
@@ -23,7 +24,7 @@ from ssllatency.tracing.planning.findings import File, Findings
 from ssllatency.tracing.planning.reading import ReadingProcess, listen, start
 
 PROGRAM = Path(sys.executable).resolve()
-ALL = (PLAN, HANDSHAKE_PLAN, NAMES, FACTS)
+ALL = (PLAN, HANDSHAKE, NAMES, FACTS)
 
 
 @pytest.fixture(autouse=True)
@@ -36,12 +37,12 @@ def forked(children: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def findings() -> Findings:
     """About files, in the parts that a report on handshakes needs; none is kept."""
-    return Findings(Cache(keeps=False), Settings(), ahead=[PLAN, HANDSHAKE_PLAN], later=[NAMES])
+    return Findings(Cache(keeps=False), PlanSettings(), ahead=[PLAN, HANDSHAKE], later=[NAMES])
 
 
 def begun(path: str) -> ReadingProcess:
     """A process that reads the file."""
-    return start(FileWork(CachedFile(path, str(PROGRAM)), ALL, Settings()))
+    return start(FileWork(CachedFile(path, str(PROGRAM)), ALL, PlanSettings()))
 
 
 def ended(reading: ReadingProcess) -> ReadingProcess:
@@ -153,7 +154,7 @@ def test_without_another_processor_or_a_wish_there_is_none(monkeypatch: pytest.M
 
 
 def test_where_findings_are_kept_there_is_none(forked: list[int]) -> None:
-    kept = Findings(Cache(), Settings(), ahead=[PLAN])
+    kept = Findings(Cache(), PlanSettings(), ahead=[PLAN])
     kept.make_ahead([File(str(PROGRAM), "it")])
     forked.clear()
     with fork_server.running(wanted=True):
@@ -216,12 +217,13 @@ def test_neither_it_nor_its_readers_are_targets_or_others(forked: list[int]) -> 
 _PARENT = """
 import os, signal, sys
 from ssllatency.probes.cache.kept import CachedFile, FileWork
-from ssllatency.probes.cache.parts import PARTS, Settings
+from ssllatency.probes.cache.parts import PARTS
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning import fork_server, reading
 os.sched_getaffinity = lambda _: {0, 1}
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 with fork_server.running(wanted=True):
-    begun = reading.start(FileWork(CachedFile(sys.executable, "it"), PARTS, Settings()))
+    begun = reading.start(FileWork(CachedFile(sys.executable, "it"), PARTS, PlanSettings()))
     reading.listen([begun])
     begun.stand_back()
     print(fork_server._server._pid, begun._child.pid, flush=True)

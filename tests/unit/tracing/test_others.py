@@ -11,7 +11,7 @@ from ssllatency.code.machine import Cost
 from ssllatency.engines.base import TracedImage
 from ssllatency.output.printing import tell
 from ssllatency.probes.costs import HitCosts
-from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import FilePlan, OperationPlan, Probe, Role
 from ssllatency.targets import Process, mapped_files
 from ssllatency.tracing.links import others
 from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
@@ -25,7 +25,7 @@ def planned(name: str, cost: Cost) -> OperationPlan:
 
 
 def images(*operations: OperationPlan) -> list[TracedImage]:
-    return [TracedImage(ImagePlan("/lib/libssl.so.3", "", "", "libssl", operations, ()), "/lib/libssl.so.3", (1,))]
+    return [TracedImage(FilePlan("/lib/libssl.so.3", "", "", "libssl", operations, ()), "/lib/libssl.so.3", (1,))]
 
 
 @pytest.mark.parametrize(

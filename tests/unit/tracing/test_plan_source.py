@@ -18,8 +18,8 @@ from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import CachedFile, FileWork
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
+from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
@@ -30,7 +30,7 @@ NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)
 FILES = [File("/bin/true", "libssl.so.first"), File("/bin/false", "libssl.so.second")]
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
-HANDSHAKES: dict[str, Any] = {"ahead": [FACTS, PLAN, HANDSHAKE_PLAN], "later": [NAMES]}  # as `handshakes` asks
+HANDSHAKES: dict[str, Any] = {"ahead": [FACTS, PLAN, HANDSHAKE], "later": [NAMES]}  # as `handshakes` asks
 
 
 @pytest.fixture
@@ -64,17 +64,15 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
         return start(work, interruptible=interruptible)
 
     monkeypatch.setattr(findings, "start_reading", recorded)
-    source = PlanSource(OPTIONS)
-    image = TracedImage(ImagePlan("/bin/true", "", "", "", (), ()), "/bin/true", pids)
-    assert source.handshake_plan_of(image).path == "/bin/true"
-    assert source.names_of(image).reason(1) == ""
-    assert asked == [roots, roots]
+    image = TracedImage(FilePlan("/bin/true", "", "", "", (), ()), "/bin/true", pids)
+    assert PlanSource(OPTIONS).names_of(image).reason(1) == ""
+    assert asked == [roots]
 
 
 def test_a_file_is_read_once_for_all_that_a_command_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
-    """Plan, handshake plan, what else is in it, names; and not again by those who ask later, or in another way."""
+    """Plan with the sites of handshakes, what else is in it, names; and not again by those who ask later, or in another way."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     read = []
     read_through = source_module.read_through
@@ -90,7 +88,7 @@ def test_a_file_is_read_once_for_all_that_a_command_asks(
         source = PlanSource(OPTIONS, **HANDSHAKES)
         source.make_ahead([File(str(LIBSSL), str(LIBSSL))])
         plan = source.plan(str(LIBSSL), str(LIBSSL))
-        assert (plan.kind, source.handshake_plan(str(LIBSSL), str(LIBSSL)).kind) == ("libssl", "libssl")
+        assert (plan.kind, bool(plan.handshake.calls)) == ("libssl", True)
         with LIBSSL.open("rb") as file:
             assert KnownFiles(source.facts).describe(file.fileno(), str(LIBSSL)).libraries == ("libssl",)
         assert source.names_of(TracedImage(plan, str(LIBSSL), ())).alerts
@@ -104,13 +102,13 @@ def test_what_is_made_ahead_is_there_when_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    ahead: dict[str, Any] = {"ahead": [PLAN, HANDSHAKE_PLAN]}
+    ahead: dict[str, Any] = {"ahead": [PLAN, HANDSHAKE]}
     first = PlanSource(OPTIONS, **ahead)
     first.make_ahead(FILES, meanwhile=(tmp_path / "other").touch)
     assert (tmp_path / "other").exists()
     for source in (first, PlanSource(OPTIONS, **ahead)):
         for file in FILES:
-            assert source.plan(file.path, file.label).path == source.handshake_plan(file.path, file.label).path == file.label
+            assert source.plan(file.path, file.label).path == file.label
     assert begun == [("plan", "handshake")] * 2
 
 
@@ -124,7 +122,7 @@ def test_nothing_is_made_ahead_of_what_is_kept(
     assert begun == [("plan",)] * 2
     PlanSource(OPTIONS, ahead=[PLAN]).make_ahead(FILES)
     assert begun == [("plan",)] * 2
-    PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE_PLAN]).make_ahead(FILES)
+    PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE]).make_ahead(FILES)
     assert begun == [("plan",)] * 2 + [("handshake",)] * 2
 
 
@@ -132,10 +130,9 @@ def test_same_contents_elsewhere_are_shown_with_their_own_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE_PLAN]).make_ahead([File("/bin/true", "/bin/true")])
+    PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE]).make_ahead([File("/bin/true", "/bin/true")])
     copy = shutil.copy("/bin/true", tmp_path / "copy")
-    source = PlanSource(OPTIONS)
-    assert source.plan(str(copy), "/lib/x").path == source.handshake_plan(str(copy), "/lib/x").path == "/lib/x"
+    assert PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE]).plan(str(copy), "/lib/x").path == "/lib/x"
     assert begun == [("plan", "handshake")]
 
 
@@ -159,7 +156,7 @@ def test_a_file_is_opened_by_the_descriptor_that_is_open_when_it_is_asked_for(tm
         assert source.plan(path, "/lib/libssl.so").kind == "libssl"
     with (tmp_path / "other").open("rb") as other, LIBSSL.open("rb") as file:
         assert path == f"/proc/self/fd/{other.fileno()}"
-        assert source.handshake_plan(f"/proc/self/fd/{file.fileno()}", "/lib/libssl.so").kind == "libssl"
+        assert source.plan(f"/proc/self/fd/{file.fileno()}", "/lib/libssl.so").kind == "libssl"
 
 
 def test_what_shows_no_tls_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +178,8 @@ def test_what_is_in_a_file_is_kept_by_what_it_is_called_too(
 
 def test_names_are_read_for_the_report_of_a_run_that_a_signal_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    image = TracedImage(ImagePlan("/bin/true", "", "", "", (), ()), "/bin/true", ())
-    text = TracedImage(ImagePlan("/etc/passwd", "", "", "", (), ()), "/etc/passwd", ())
+    image = TracedImage(FilePlan("/bin/true", "", "", "", (), ()), "/bin/true", ())
+    text = TracedImage(FilePlan("/etc/passwd", "", "", "", (), ()), "/etc/passwd", ())
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # any thread may take what is sent to the process

@@ -25,7 +25,8 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, FilePart, Settings
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning import reader, reading
 from ssllatency.tracing.planning.findings import File, Findings
 
@@ -38,11 +39,12 @@ BROUGHT_IN = """
 import sys
 from pathlib import Path
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, PLAN, Settings
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, PLAN
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning import reading
 from ssllatency.tracing.planning.findings import File, Findings
 reading._PREPARE_THEMSELVES = int(sys.argv[2])
-answers = Findings(Cache(keeps=False), Settings(), [FACTS, PLAN, HANDSHAKE_PLAN])
+answers = Findings(Cache(keeps=False), PlanSettings(), [FACTS, PLAN, HANDSHAKE])
 file = File(sys.argv[1], sys.argv[1])
 answers.make_ahead([file])
 print(answers.ask(file, PLAN).machine, *sys.modules.keys() & {"capstone", "ssllatency.elf.image", "ssllatency.code.flow"})
@@ -65,7 +67,7 @@ def plain(make: Callable[[Image], object], name: str = "plain", **more: Any) -> 
 
 def findings(ahead: Sequence[FilePart[Any]] = (), later: Sequence[FilePart[Any]] = ()) -> Findings:
     """None of which is kept."""
-    return Findings(Cache(keeps=False), Settings(), ahead, later)
+    return Findings(Cache(keeps=False), PlanSettings(), ahead, later)
 
 
 def ask(make: Callable[[Image], object], path: Path = PROGRAM) -> Any:
@@ -330,7 +332,8 @@ _PARENT = """
 import os, signal, sys, time
 from pathlib import Path
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import FilePart, Settings
+from ssllatency.probes.cache.parts import FilePart
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning.findings import File, Findings
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 fork = os.fork
@@ -343,7 +346,7 @@ os.fork = told
 def endless(_image, _settings):
     while True:
         pass
-Findings(Cache(keeps=False), Settings()).ask(File(sys.executable, "x"), FilePart("plain", endless, None, None))
+Findings(Cache(keeps=False), PlanSettings()).ask(File(sys.executable, "x"), FilePart("plain", endless, None, None))
 """
 
 
@@ -376,7 +379,7 @@ FILES = (
     *("libssl.so.3", "libcrypto.so.3"),
     *("libssl-3.5-x86-64", "libcrypto-3.5-x86-64", "libssl-3.5-arm64", "libcrypto-3.5-arm64"),
 )
-PARTS: dict[str, FilePart[Any]] = {"plan": PLAN, "handshake plan": HANDSHAKE_PLAN, "names": NAMES, "facts": FACTS}
+PARTS: dict[str, FilePart[Any]] = {"plan": PLAN, "handshake": HANDSHAKE, "names": NAMES, "facts": FACTS}
 
 
 @pytest.mark.parametrize("name", slow_except(FILES, "libssl.so.3"))
@@ -387,7 +390,7 @@ def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, children: 
         pytest.skip(f"needs {name}")
     apart = findings(ahead=list(PARTS.values()))
     for part in PARTS.values():
-        here = FileWork(CachedFile(str(path), str(path)), [part], Settings())
+        here = FileWork(CachedFile(str(path), str(path)), [part], PlanSettings())
         content = here.copy()
         here.open()
         values = json.loads(json.dumps(part.to_values(here.make(part))))

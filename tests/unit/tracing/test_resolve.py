@@ -18,7 +18,7 @@ import pytest
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MappedFile, Selection, TracedFile, mapped_files
 from ssllatency.tracing import resolve
 from ssllatency.tracing.resolve import Resolved, _with_companions
@@ -29,11 +29,11 @@ Found = Callable[[str], tuple[TracedFile, Callable[[], None]]]
 class Source:
     """Plans every file alike, but for those called "damaged"."""
 
-    def plan(self, path: str, label: str, _root: str) -> ImagePlan:
+    def plan(self, path: str, label: str, _root: str) -> FilePlan:
         assert Path(path).read_bytes()
         if "damaged" in label:
             raise ElfError(f"{label} is damaged.")
-        return ImagePlan(label, "", "", "libssl", (), ())
+        return FilePlan(label, "", "", "libssl", (), ())
 
 
 SOURCE: Any = Source()

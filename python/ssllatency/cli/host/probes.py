@@ -17,10 +17,10 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell
 from ssllatency.probes import listing
+from ssllatency.probes.cache.parts import HANDSHAKE, PLAN
 from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import listing as handshake_listing
-from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import counted, printable
@@ -104,11 +104,11 @@ def laid_out(text: str, page: Page) -> str:
 def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
     with ExitStack() as stack:
         if arguments.files:
-            plans = [_handshake_plan(PlanSource(arguments), name) for name in arguments.files]
+            source = PlanSource(arguments, ahead=(PLAN, HANDSHAKE))
+            plans = [_handshake_plan(source, name) for name in arguments.files]
         else:
             resolved = _resolved(selection, arguments, stack, handshakes=True)
-            images = (image for image in resolved.images if image.plan.kind in _OF_HANDSHAKES)
-            plans = [resolved.source.handshake_plan_of(image) for image in images]
+            plans = [image.plan for image in resolved.images if image.plan.kind in _OF_HANDSHAKES]
     costs = _hit_costs(arguments)
     if arguments.json:
         show(json.dumps(handshake_listing.to_document(plans, costs)))
@@ -117,8 +117,8 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
     return 0
 
 
-def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
-    plan = source.handshake_plan(_existing(name), name)
+def _handshake_plan(source: PlanSource, name: str) -> FilePlan:
+    plan = source.plan(_existing(name), name)
     if plan.kind not in _OF_HANDSHAKES:
         raise SsllatencyError(f"{name} is neither libssl nor libcrypto, and contains neither.")
     return plan
@@ -165,7 +165,7 @@ def _existing(name: str) -> str:
     return name
 
 
-def _plan(source: PlanSource, name: str) -> ImagePlan:
+def _plan(source: PlanSource, name: str) -> FilePlan:
     plan = source.plan(_existing(name), name)
     if not plan.kind:
         raise SsllatencyError(why_not_traced(name))

@@ -99,9 +99,9 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 
 
 def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:
-    resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
+    resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack, handshakes=bool(arguments.by)))
     event_filter = EventFilter(arguments.min, frozenset(map(Outcome, arguments.outcome or Outcome)))
-    whom = Whom(arguments.by, arguments.peer_prefix, resolved.source.handshake_plan_of) if arguments.by else None
+    whom = Whom(arguments.by, arguments.peer_prefix) if arguments.by else None
     session = SnoopSession(live.request(resolved, arguments), event_filter, arguments.buffer << 10, whom)
     stack.callback(session.close)
     session.attach()

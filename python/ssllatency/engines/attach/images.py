@@ -12,12 +12,12 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.model.snapshot import Missing
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, MissingOperation
 from ssllatency.stacks.base import CallingConvention
 from ssllatency.stacks.registry import stack_named
 
 
-def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
+def not_traced(plan: FilePlan) -> tuple[Missing, ...]:
     """The operations that a file holds and that aren't traced. What this version of a library doesn't have isn't missing."""
     return tuple(
         Missing(missing.operation, plan.path, missing.reason) for missing in plan.missing if missing.reason != NOT_IN_LIBRARY

@@ -13,7 +13,7 @@ from ssllatency.code.machine import Cost
 from ssllatency.code.values import FieldPath
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets, condition_number
+from ssllatency.probes.plan import FilePlan, Leaving, Probe, Role, SslOffsets, condition_number
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.operation import Operation, Tier
 
@@ -134,7 +134,7 @@ def sites_of(
     return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees, errors)
 
 
-def remembers_sides(plan: ImagePlan) -> bool:
+def remembers_sides(plan: FilePlan) -> bool:
     """Whether the kernel side may remember which side an SSL is on: it sees what settles that, and what frees the SSL."""
     probed = [BY_NAME[planned.operation] for planned in plan.operations]
     settled = any(operation.convention is abi.Convention.SSL_HANDSHAKE for operation in probed)

@@ -66,7 +66,7 @@ def scripted(image: TracedImage) -> TracedImage:
     return image if stack_named(image.plan.stack).scripted else without_operations(image, "bpftrace")
 
 
-def left_out(planned: plan.ImagePlan) -> tuple[Missing, ...]:
+def left_out(planned: plan.FilePlan) -> tuple[Missing, ...]:
     """The operations that a file holds and a script doesn't trace."""
     untimed = (
         operation.operation

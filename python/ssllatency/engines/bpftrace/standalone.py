@@ -20,7 +20,7 @@ from ssllatency.engines.bpftrace import script as bpftrace_script
 from ssllatency.engines.bpftrace.symbols import symbol_file
 from ssllatency.engines.bpftrace.words import WHOLE_WORDS, Words
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 
 _SHELL = """\
 #!/bin/sh
@@ -107,7 +107,7 @@ def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
     return "\n".join(["/*", *(f" * {_plain(line)}".rstrip() for line in lines), " */"])
 
 
-def _left_out(plan: ImagePlan) -> list[str]:
+def _left_out(plan: FilePlan) -> list[str]:
     missing = [f"{entry.function} ({entry.reason})" for entry in bpftrace_script.left_out(plan)]
     return textwrap.wrap(f"not traced: {', '.join(missing)}", 120, initial_indent="    ") if missing else []
 

@@ -59,11 +59,10 @@ class FullSession:
 
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later. AttachError where the kernel refuses, for both or for the handshakes alone."""
-        plans = list(map(self._request.plan_of, images))  # before anything is attached, as a file may refuse to be planned
         self._functions.extend(images)
         first = len(self._handshakes.attachment.images)
         self._numbers += [None] * len(images)
-        self._handshakes.extend(images, plans)
+        self._handshakes.extend(images)
         self._numbers[-len(images) :] = range(first, first + len(images))
 
     def include(self, index: int, pids: Iterable[int]) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.model.handshakes import Label, PeerPrefix
-from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.stacks.names import Names
 
 
@@ -27,7 +26,7 @@ class Singles:
 
 @dataclass(frozen=True)
 class HandshakeRequest:
-    """The measurement that is asked for: `base` says where and whom, `plan_of` how an image's handshakes are split into phases.
+    """The measurement that is asked for: `base` says where and whom; the plans of its images have the sites of handshakes.
 
     `names_of`: given images, to which more may be added, the words for the codes of each, by its number. `by`: labels that tell
     rows apart, at most `most_rows` of them. `slowest`: how many of the slowest handshakes are kept; `singles`: which are handed
@@ -39,7 +38,6 @@ class HandshakeRequest:
     """
 
     base: Request
-    plan_of: Callable[[TracedImage], HandshakePlan]
     names_of: Callable[[Sequence[TracedImage]], Callable[[int], Names]]
     by: tuple[Label, ...] = ()
     most_rows: int = 64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From handshake plans to the kernel's records: the calls watched, the sites of phases and errors, where labels lie."""
+"""From the sites of handshakes to the kernel's records: the calls watched, the sites of phases and errors, where labels lie."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ssllatency.engines.attach.sites import Sites, argument, cookie, packed, sit
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
-from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
-from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ErrorSite, FilePlan, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
 from ssllatency.stacks.registry import LIBRARIES, stack_named
@@ -24,20 +23,21 @@ BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if LIBRARIES[o
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.OWN: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
-def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
-    """The image with only those operations that a handshake's calls are, and with the code of both plans."""
+def watched(image: TracedImage) -> TracedImage:
+    """The image with only those operations that a handshake's calls are, and with the code of all sites."""
     planned = {operation.operation: operation for operation in image.plan.operations}
     stack = stack_named(image.plan.stack)
     wanted = {stack.handshake_calls.shakes, *stack.handshake_calls.beside, *_around(planned, stack)}
-    if plan.within_data:
+    if image.plan.handshake.within_data:
         wanted |= {*stack.handshake_calls.data}
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
-    return labelled(replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code))), plan)
+    code = (*image.plan.code, *image.plan.handshake.code)
+    return labelled(replace(image, plan=replace(image.plan, operations=kept, code=code)))
 
 
-def labelled(image: TracedImage, plan: HandshakePlan) -> TracedImage:
+def labelled(image: TracedImage) -> TracedImage:
     """The image with what labels its handshakes."""
-    return replace(image, labels=plan.labels)
+    return replace(image, labels=image.plan.handshake.labels)
 
 
 def _around(planned: Mapping[str, OperationPlan], stack: Stack) -> Iterator[str]:
@@ -62,8 +62,9 @@ def always_watched(calls: Iterable[PhaseCall], offers: Mapping[str, Offer]) -> l
     ]
 
 
-def windowed_sites(calls: Iterable[PhaseCall], offers: Mapping[str, Offer]) -> tuple[Sites, Sites]:
+def windowed_sites(image: TracedImage) -> tuple[Sites, Sites]:
     """The sites at which the other phases begin and end, as far as they aren't always watched."""
+    offers, calls = _offers_of(image), image.plan.handshake.calls
     others = [call for call in calls if call.phase is not Phase.PRIVATE_KEY and offers.get(call.callee) is not Offer.TICKET]
     _, ends = phase_sites(others, offers)
     begins, _ = phase_sites([call for call in others if call.callee not in offers], offers)
@@ -101,17 +102,18 @@ def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
     return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
 
 
-def machine_sites(plan: HandshakePlan, image: TracedImage, library: int) -> tuple[Sites, Sites]:
+def machine_sites(image: TracedImage, library: int) -> tuple[Sites, Sites]:
     """The sites at which handshakes go on, in whatever call of the application's, and ASYNC jobs pause; and those at which they
     come back from there. The numbers of these two operations are none that others have."""
     pauses = stack_named(image.plan.stack).handshake_calls.pauses
     paused = next((planned for planned in image.plan.operations if planned.operation == pauses), None)
+    machine = image.plan.handshake.state_machine
     begins: Sites = []
     ends: Sites = []
-    for planned, number in ((plan.state_machine, abi.Operation.STATE_MACHINE), (paused, abi.Operation.PAUSE)):
+    for planned, number in ((machine, abi.Operation.STATE_MACHINE), (paused, abi.Operation.PAUSE)):
         if planned is None:
             continue
-        operation = STATE_MACHINE if planned is plan.state_machine else BY_NAME[planned.operation]
+        operation = STATE_MACHINE if planned is machine else BY_NAME[planned.operation]
         for probe in planned.probes:
             cookie_of_it = cookie(probe, operation, number, library)
             (begins if probe.role is Role.ENTRY else ends).append(site(probe, cookie_of_it))
@@ -128,30 +130,30 @@ def error_sites(errors: Iterable[ErrorSite]) -> Sites:
     return [site(error.probe, cookie_of(error)) for error in errors]
 
 
-def tell_why(plans: Iterable[HandshakePlan]) -> bool:
+def tell_why(all_sites: Iterable[HandshakeSites]) -> bool:
     """Whether all libraries that make handshakes are watched where they say why they break one off, so that errors raised below
     them matter only where they name a reason in general terms."""
-    making = (plan for plan in plans if plan.calls or plan.state_machine)
-    return all(any(error.kind is ErrorKind.OWN for error in plan.errors) for plan in making)
+    making = (sites for sites in all_sites if sites.calls or sites.state_machine)
+    return all(any(error.kind is ErrorKind.OWN for error in sites.errors) for sites in making)
 
 
-def raised_sites(plan: HandshakePlan) -> Sites:
+def raised_sites(sites: HandshakeSites) -> Sites:
     """The sites at which any error is raised."""
-    return error_sites(error for error in plan.errors if error.kind is ErrorKind.RAISE)
+    return error_sites(error for error in sites.errors if error.kind is ErrorKind.RAISE)
 
 
-def software_sites(plan: ImagePlan) -> Sites:
+def software_sites(plan: FilePlan) -> Sites:
     """The entries of the library's own private-key methods."""
     return [site(probe) for _, probe in _entries(plan, stack_named(plan.stack).handshake_calls.software)]
 
 
-def batch_sites(plan: ImagePlan) -> Sites:
+def batch_sites(plan: FilePlan) -> Sites:
     """The entries of the multi-buffer functions, each with its place in BATCH_FUNCTIONS."""
     numbers = {name: number << abi.Cookie.OPERATION for number, name in enumerate(BATCH_FUNCTIONS)}
     return [site(probe, numbers[name]) for name, probe in _entries(plan, BATCH_FUNCTIONS)]
 
 
-def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
+def _entries(plan: FilePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
     return [
         (planned.operation, probe)
         for planned in plan.operations
@@ -172,42 +174,41 @@ def row_mask(by: Sequence[Label]) -> abi.Labels:
     return mask
 
 
-def offers_of(image: TracedImage) -> Mapping[str, Offer]:
+def _offers_of(image: TracedImage) -> Mapping[str, Offer]:
     """The calls that tell of a client's offer, in the library of this image."""
     return stack_named(image.plan.stack).offers
 
 
-def sites_by_program(
-    first: int, planned: Sequence[tuple[TracedImage, HandshakePlan]], *, transport: bool, raised: bool
-) -> dict[str, list[Sites]]:
+def sites_by_program(first: int, images: Sequence[TracedImage], *, transport: bool, raised: bool) -> dict[str, list[Sites]]:
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
     `first`. `transport`: those of reads and writes as well; `raised`: raised_sites() as well."""
-    phases = [_always_set(image, plan, transport=transport) for image, plan in planned]
-    machines = [machine_sites(plan, image, number) for number, (image, plan) in enumerate(planned, first)]
+    phases = [_always_set(image, transport=transport) for image in images]
+    machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
+    wakes = [image.plan.handshake.wake for image in images]
     return {
         "at_exit": [ends for _, ends in machines],
         "at_phase_end": [ends for _, ends in phases],
-        "at_error": [_error_sites(plan, raised=raised) for _, plan in planned],
-        "at_software": [software_sites(image.plan) for image, _ in planned],
-        "at_wake_set": [[site(plan.wake)] if plan.wake else [] for _, plan in planned],
-        "at_batch": [batch_sites(image.plan) for image, _ in planned],
+        "at_error": [_error_sites(image.plan.handshake, raised=raised) for image in images],
+        "at_software": [software_sites(image.plan) for image in images],
+        "at_wake_set": [[site(wake)] if wake else [] for wake in wakes],
+        "at_batch": [batch_sites(image.plan) for image in images],
         "at_phase": [begins for begins, _ in phases],
         "at_entry": [begins for begins, _ in machines],
     }
 
 
-def _error_sites(plan: HandshakePlan, *, raised: bool) -> Sites:
-    return error_sites(error for error in plan.errors if raised or error.kind is not ErrorKind.RAISE)
+def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
+    return error_sites(error for error in sites.errors if raised or error.kind is not ErrorKind.RAISE)
 
 
-def _always_set(image: TracedImage, plan: HandshakePlan, *, transport: bool) -> tuple[Sites, Sites]:
-    offers = offers_of(image)
-    return phase_sites((*always_watched(plan.calls, offers), *(plan.transport if transport else ())), offers)
+def _always_set(image: TracedImage, *, transport: bool) -> tuple[Sites, Sites]:
+    offers, sites = _offers_of(image), image.plan.handshake
+    return phase_sites((*always_watched(sites.calls, offers), *(sites.transport if transport else ())), offers)
 
 
-def places_of(plan: HandshakePlan, offsets: SslOffsets) -> frozenset[Label]:
+def places_of(plan: FilePlan) -> frozenset[Label]:
     """The labels whose places the library shows."""
-    names = set(plan.labels)
+    names, offsets = set(plan.handshake.labels), plan.offsets
     labels = {label for label in Label if label.value in names}
     if {"group_tls13", "group_session", "did_kex"} <= names:
         labels.add(Label.GROUP)

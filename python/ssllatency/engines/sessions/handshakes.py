@@ -8,7 +8,7 @@ rest (docs/measured/memory.md).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -26,7 +26,6 @@ from ssllatency.engines.sessions import arrivals
 from ssllatency.engines.sessions.handshake_counts import Counts, make_room
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
-    offers_of,
     phase_sites,
     places_of,
     raised_sites,
@@ -48,7 +47,7 @@ from ssllatency.model.handshakes import (
     Single,
 )
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
-from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.probes.plan import HandshakeSites
 from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
@@ -67,8 +66,8 @@ class HandshakeSession:
     def __init__(self, request: HandshakeRequest, beside: Attachment | None = None) -> None:
         """`beside`: as for Attachment."""
         self._request, self._beside = request, beside
-        self._images, self._plans = list(request.base.images), list(map(request.plan_of, request.base.images))
-        base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
+        self._images = list(request.base.images)
+        base = replace(request.base, images=tuple(map(watched, self._images)))
         self.attachment = Attachment(
             base, "handshakes", more=_MORE, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
         )
@@ -99,8 +98,8 @@ class HandshakeSession:
         self._arrivals.watch(self._counters)
         if self._request.base.budget is not None and self._within_data:
             self.attachment.hold([Tier.DATA])
-        self._watches_raised = self._request.base.budget is None or not tell_why(self._plans)
-        self.attachment.attach(self._sites(0, self._images, self._plans), self._sites_below)
+        self._watches_raised = self._request.base.budget is None or not tell_why(self._all_sites)
+        self.attachment.attach(self._sites(0, self._images), self._sites_below)
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
         self._begin_windows()
@@ -109,7 +108,7 @@ class HandshakeSession:
     @property
     def _within_data(self) -> bool:
         """Whether reads and writes have to be watched."""
-        return any(plan.within_data for plan in self._plans)
+        return any(sites.within_data for sites in self._all_sites)
 
     def _begin_windows(self) -> None:
         if not self._beside:
@@ -123,55 +122,56 @@ class HandshakeSession:
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
         self._counters.threshold_ns = self._singles.threshold_ns
-        self._describe(0, self._images, self._plans)
+        self._describe(0, self._images)
 
-    def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+    @property
+    def _all_sites(self) -> Iterator[HandshakeSites]:
+        """Those of every image, by its number."""
+        return (image.plan.handshake for image in self._images)
+
+    def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
         """Keeps what these libraries show of their connections; the first one's number is `first`."""
-        for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
-            self._counts.known_places[index] = places_of(plan, image.plan.offsets)
+        for index, image in enumerate(images, first):
+            self._counts.known_places[index] = places_of(image.plan)
 
-    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan] | None = None) -> None:
-        """Attaches files that came later, all or nothing. AttachError where the kernel refuses. `plans`: theirs, where they are
-        known already."""
-        plans = list(map(self._request.plan_of, images)) if plans is None else plans
+    def extend(self, images: Sequence[TracedImage]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         first = self.attachment.next_number(len(images))
-        self._describe(first, images, plans)
+        self._describe(first, images)
         self._images += images
-        self._plans += plans
         try:
-            self.attachment.extend(list(map(watched, images, plans)), self._sites(first, images, plans))
+            self.attachment.extend(list(map(watched, images)), self._sites(first, images))
         except BaseException:
-            del self._images[first:], self._plans[first:]
+            del self._images[first:]
             raise
         self._watch_wakes()
-        if not tell_why(self._plans):
+        if not tell_why(self._all_sites):
             self._watch_raised()
         self._begin_windows()
         self._windows.look_soon()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
-        sites = self._sites(index, self._images[index : index + 1], self._plans[index : index + 1])
+        sites = self._sites(index, self._images[index : index + 1])
         self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
         self._windows.look_soon()
 
     def _sites_below(self, number: int) -> dict[str, Sites]:
         """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
-        begins, ends = windowed_sites(self._plans[number].calls, offers_of(self._images[number]))
+        begins, ends = windowed_sites(self._images[number])
         return {"at_phase_end": ends, "at_phase": begins}
 
-    def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
+    def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        planned = list(zip(images, plans, strict=True))
-        return sites_by_program(first, planned, transport=self._watches_transport, raised=self._watches_raised)
+        return sites_by_program(first, images, transport=self._watches_transport, raised=self._watches_raised)
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
         offloaded."""
         if self._watches_wakes or not (self._engines() or self._counters.pauses):
             return
-        if any(plan.wake for plan in self._plans):
+        if any(sites.wake for sites in self._all_sites):
             self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
@@ -182,8 +182,8 @@ class HandshakeSession:
         if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
-        sites_of_plans = [phase_sites(plan.transport, {}) for plan in self._plans]
-        sites = {"at_phase_end": [ends for _, ends in sites_of_plans], "at_phase": [begins for begins, _ in sites_of_plans]}
+        by_image = [phase_sites(sites.transport, {}) for sites in self._all_sites]
+        sites = {"at_phase_end": [ends for _, ends in by_image], "at_phase": [begins for begins, _ in by_image]}
         with suppress(AttachError):
             self.attachment.attach_more(sites)
             self._counters.watches_transport = 1
@@ -194,7 +194,7 @@ class HandshakeSession:
             return
         self._watches_raised = True  # of later files as well; where they are refused, reasons are as general as before
         with suppress(AttachError):
-            self.attachment.attach_more({"at_error": [raised_sites(plan) for plan in self._plans]})
+            self.attachment.attach_more({"at_error": list(map(raised_sites, self._all_sites))})
 
     @property
     def gates(self) -> Gates:
@@ -364,4 +364,5 @@ class HandshakeSession:
         )
 
     def _missing(self) -> tuple[Missing, ...]:
-        return tuple(Missing(missing.what, plan.path, missing.reason) for plan in self._plans for missing in plan.missing)
+        plans = (image.plan for image in self._images)
+        return tuple(Missing(part.what, plan.path, part.reason) for plan in plans for part in plan.handshake.missing)

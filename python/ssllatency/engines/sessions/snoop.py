@@ -10,7 +10,7 @@ import ctypes
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,7 +33,6 @@ from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix, Single
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import OperationPlan, Role
 from ssllatency.stacks.operation import Tier
 
@@ -82,11 +81,10 @@ class EventFilter:
 
 @dataclass(frozen=True)
 class Whom:
-    """Labels that are to be told of who shook hands, in calls that end a handshake. `plan_of` shows where a file keeps it."""
+    """Labels that are to be told of who shook hands, in calls that end a handshake."""
 
     by: tuple[Label, ...]
     peer_prefix: PeerPrefix
-    plan_of: Callable[[TracedImage], HandshakePlan]
 
 
 class EventKeys:
@@ -191,7 +189,7 @@ class SnoopSession:
 
     def _labelled(self, image: TracedImage) -> TracedImage:
         """The image with where its connections keep who shook hands, where that is asked for."""
-        return labelled(image, self._whom.plan_of(image)) if self._whom else image
+        return labelled(image) if self._whom else image
 
     def _set_filter(self, section: ctypes.Structure) -> None:
         section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4

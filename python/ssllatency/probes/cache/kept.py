@@ -22,7 +22,8 @@ from ssllatency.elf.source import ElfSource
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.folder import PLANS_SUFFIX, has_plans
-from ssllatency.probes.cache.parts import FilePart, Settings
+from ssllatency.probes.cache.parts import FilePart
+from ssllatency.probes.settings import PlanSettings
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -59,7 +60,7 @@ class Origin:
 class FileWork:
     """The work on a file: take a copy, open what else it takes, then work out the parts, in this order."""
 
-    def __init__(self, subject: CachedFile, parts: Sequence[FilePart[Any]], settings: Settings) -> None:
+    def __init__(self, subject: CachedFile, parts: Sequence[FilePart[Any]], settings: PlanSettings) -> None:
         self.subject, self.parts, self.settings = subject, tuple(parts), settings
         self._source: ElfSource | None = None
         self._image: Image | None = None
@@ -115,7 +116,7 @@ class Cache:
     directory: Path | None = None
     keeps: bool = True
 
-    def entry(self, subject: CachedFile, settings: Settings) -> Entry:
+    def entry(self, subject: CachedFile, settings: PlanSettings) -> Entry:
         """The entry about the file, NO_ENTRY where there is none that was made with the debug file that there is now."""
         if not self.keeps or not has_plans(self._directory):
             return NO_ENTRY
@@ -129,7 +130,7 @@ class Cache:
         except OSError:
             return NO_ENTRY
 
-    def keep(self, settings: Settings, content: Content, origin: Origin, parts: Mapping[str, object]) -> None:
+    def keep(self, settings: PlanSettings, content: Content, origin: Origin, parts: Mapping[str, object]) -> None:
         """Adds parts, as values, to what is kept about the file that was copied. Parts that were made of the same file and
         another debug file go."""
         name = _name(content.digest, settings) if self.keeps and origin.build_id else ""
@@ -145,8 +146,8 @@ class Cache:
         return self.directory or store.default_directory()
 
 
-def _name(digest: str, settings: Settings) -> str:
-    return store.entry_name(digest, *settings.key, suffix=PLANS_SUFFIX)
+def _name(digest: str, settings: PlanSettings) -> str:
+    return store.entry_name(digest, settings, suffix=PLANS_SUFFIX)
 
 
 def _taken_apart(entry: object) -> tuple[Mapping[str, object], str, object]:

@@ -10,35 +10,18 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.facts import FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes import codec
 from ssllatency.probes.contents import file_facts, read_facts
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan, HandshakeSites
+from ssllatency.probes.settings import PlanSettings
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
-    from ssllatency.probes.handshake.plan import HandshakePlan
     from ssllatency.stacks.names import Names
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings by which findings about one file differ. The first three are arguments of plan_image(); `machine` is the
-    processor whose code counts, "" for any."""
-
-    return_probes: bool = True
-    emulation: Emulation = BASELINE
-    branch_exits: bool = True
-    machine: str = ""
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The values that an entry's name depends on."""
-        return self.return_probes, self.emulation, self.branch_exits, self.machine
 
 
 @dataclass(frozen=True)
@@ -52,7 +35,7 @@ class FilePart(Generic[T]):
     """
 
     name: str
-    make: Callable[[Image, Settings], T]
+    make: Callable[[Image, PlanSettings], T]
     to_values: Callable[[T], dict[str, Any]]
     from_values: Callable[[object, int], T]
     complete: Callable[[T], bool] = lambda _: False
@@ -72,33 +55,19 @@ class FilePart(Generic[T]):
             raise FieldError(self.name) from None
 
 
-def _plan(image: Image, settings: Settings) -> ImagePlan:
+def _plan(image: Image, settings: PlanSettings) -> FilePlan:
     from ssllatency.probes.planner import plan_image
 
-    return plan_image(
-        image, return_probes=settings.return_probes, emulation=settings.emulation, branch_exits=settings.branch_exits
-    )
+    return plan_image(image, settings)
 
 
-def _handshake_plan(image: Image, settings: Settings) -> HandshakePlan:
+def _handshake(image: Image, settings: PlanSettings) -> HandshakeSites:
     from ssllatency.probes.handshake.phases import plan_handshake
 
-    return plan_handshake(image, emulation=settings.emulation)
+    return plan_handshake(image, settings)
 
 
-def _handshake_values(plan: HandshakePlan) -> dict[str, Any]:
-    from ssllatency.probes.handshake.codec import to_values
-
-    return to_values(plan)
-
-
-def _read_handshake_plan(values: object, file_size: int) -> HandshakePlan:
-    from ssllatency.probes.handshake.codec import from_values
-
-    return from_values(values, file_size)
-
-
-def _names(image: Image, _settings: Settings) -> Names:
+def _names(image: Image, _settings: PlanSettings) -> Names:
     from ssllatency.stacks.registry import stack_of
 
     return stack_of(image).names(image)
@@ -116,21 +85,24 @@ def _read_names(values: object, _file_size: int) -> Names:
     return from_values(values)
 
 
-def _facts(image: Image, settings: Settings) -> FileFacts:
+def _facts(image: Image, settings: PlanSettings) -> FileFacts:
     return file_facts(image, settings.machine)
 
 
-def _is_complete(plan: ImagePlan | HandshakePlan) -> bool:
-    return bool(plan.kind and not plan.missing)
-
-
-PLAN = FilePart("plan", _plan, codec.to_values, codec.from_values, _is_complete)
-HANDSHAKE_PLAN = FilePart(
+PLAN = FilePart(
+    "plan",
+    _plan,
+    codec.to_values,
+    codec.from_values,
+    complete=lambda plan: bool(plan.kind and not plan.missing),
+)
+# What completes a plan for those who split handshakes: the others don't pay for it, and it is added to the same entry.
+HANDSHAKE = FilePart(
     "handshake",
-    _handshake_plan,
-    _handshake_values,
-    _read_handshake_plan,
-    _is_complete,
+    _handshake,
+    codec.handshake_values,
+    codec.handshake_from_values,
+    complete=lambda sites: bool(sites.code and not sites.missing),
     rooms=("ssllatency.probes.handshake", "ssllatency.stacks.openssl.handshake"),
 )
 FACTS = FilePart(
@@ -142,4 +114,4 @@ FACTS = FilePart(
     by_name=True,
 )
 NAMES = FilePart("names", _names, _names_values, _read_names, rooms=("ssllatency.stacks.openssl.names",))
-PARTS: tuple[FilePart[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)
+PARTS: tuple[FilePart[Any], ...] = (FACTS, PLAN, HANDSHAKE, NAMES)

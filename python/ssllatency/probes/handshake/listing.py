@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handshake plans in words, for `ssllatency probes --handshakes`: the calls that are phases, where errors are seen, what the
-labels are read from, and what is missing and why."""
+"""Sites of handshakes in words, for `ssllatency probes --handshakes`: the calls that are phases, where errors are seen, where
+labels lie, and what is missing and why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ssllatency.probes import codec
 from ssllatency.probes.costs import REFERENCE, HitCosts
-from ssllatency.probes.handshake import codec as handshake_codec
-from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
 from ssllatency.probes.listing import ABSENT, fact, hit_fields, hit_words, reasons, table
-from ssllatency.probes.plan import Probe
+from ssllatency.probes.plan import FilePlan, HandshakeSites, PhaseCall, Probe
 from ssllatency.stacks.phases import Transport
 from ssllatency.stacks.registry import WAKES
 
@@ -19,13 +18,13 @@ _HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION
 _GOES = ("INSTRUCTION", "NOTE", "COST")
 
 
-def render(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE, most: int | None = None) -> str:
+def render(plans: Sequence[FilePlan], costs: HitCosts = REFERENCE, most: int | None = None) -> str:
     """The text: for each file a header, a table with a row a site, and what is missing. `costs`: what a hit takes; `most`: how
     many columns there are, as in the other listing."""
     return "\n".join("\n".join(_file(plan, costs, most)) + "\n" for plan in plans)
 
 
-def to_document(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE) -> dict[str, Any]:
+def to_document(plans: Sequence[FilePlan], costs: HitCosts = REFERENCE) -> dict[str, Any]:
     """The same as one JSON document; `cost_ns` is what the sites add to one call, `hit_ns` as in that of the other plans."""
     return {
         "schema": "ssllatency-handshake-probes/1",
@@ -34,12 +33,13 @@ def to_document(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE) -> 
     }
 
 
-def _document(plan: HandshakePlan, costs: HitCosts) -> dict[str, Any]:
-    values = handshake_codec.to_values(plan)
-    for calls, records in ((plan.calls, values["calls"]), (plan.transport, values["transport"])):
+def _document(plan: FilePlan, costs: HitCosts) -> dict[str, Any]:
+    sites = plan.handshake
+    values = codec.handshake_values(sites)
+    for calls, records in ((sites.calls, values["calls"]), (sites.transport, values["transport"])):
         for call, record in zip(calls, records, strict=True):
             record["cost_ns"] = cost_ns(call, costs)
-    return values
+    return {"path": plan.path, "build_id": plan.build_id, "kind": plan.kind, **values}
 
 
 def cost_ns(call: PhaseCall, costs: HitCosts = REFERENCE) -> int:
@@ -47,38 +47,38 @@ def cost_ns(call: PhaseCall, costs: HitCosts = REFERENCE) -> int:
     return costs.of(call.begin.cost) + max(costs.of(end.cost) for end in call.ends)
 
 
-def _file(plan: HandshakePlan, costs: HitCosts, most: int | None) -> Iterator[str]:
+def _file(plan: FilePlan, costs: HitCosts, most: int | None) -> Iterator[str]:
     yield plan.path
     yield f"  {'holds':<11}{plan.kind}"
     yield f"  {'build-id':<11}{plan.build_id or 'none'}"
     yield from fact("ns a hit", hit_words(costs), most)
-    for name, path in sorted(plan.labels.items()):
+    for name, path in sorted(plan.handshake.labels.items()):
         yield from fact("label", f"{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes", most)
-    rows = list(_rows(plan, costs))
+    rows = list(_rows(plan.handshake, costs))
     if rows:
         yield ""
         yield from table([_HEADER, *rows], most, _GOES)
-    if plan.missing:
+    if plan.handshake.missing:
         yield ""
         yield ABSENT[1]
-        yield from reasons(((part.reason, part.what) for part in plan.missing), most)
+        yield from reasons(((part.reason, part.what) for part in plan.handshake.missing), most)
 
 
-def _rows(plan: HandshakePlan, costs: HitCosts) -> Iterator[tuple[str, ...]]:
-    for call in (*plan.calls, *plan.transport):
+def _rows(sites: HandshakeSites, costs: HitCosts) -> Iterator[tuple[str, ...]]:
+    for call in (*sites.calls, *sites.transport):
         yield (call.phase, call.callee, f"{cost_ns(call, costs)}", "begin", *_site(call.begin), _note(call))
         for end in call.ends:
             yield ("", "", "", "end", *_site(end), _depth(end))
-    if plan.state_machine:
-        entry, *exits = plan.state_machine.probes
+    if sites.state_machine:
+        entry, *exits = sites.state_machine.probes
         cost = costs.of(entry.cost) + max(costs.of(each.cost) for each in exits)
-        yield ("call", plan.state_machine.operation, f"{cost}", "entry", *_site(entry), _depth(entry))
+        yield ("call", sites.state_machine.operation, f"{cost}", "entry", *_site(entry), _depth(entry))
         for each in exits:
             yield ("", "", "", "exit", *_site(each), ", ".join(filter(None, (_depth(each), each.value_note()))))
-    for error in plan.errors:
+    for error in sites.errors:
         yield ("error", error.function, f"{costs.of(error.probe.cost)}", "entry", *_site(error.probe), error.kind)
-    if plan.wake:
-        yield ("offload", " or ".join(WAKES), f"{costs.of(plan.wake.cost)}", "entry", *_site(plan.wake), "")
+    if sites.wake:
+        yield ("offload", " or ".join(WAKES), f"{costs.of(sites.wake.cost)}", "entry", *_site(sites.wake), "")
 
 
 def _site(probe: Probe) -> tuple[str, str, str]:

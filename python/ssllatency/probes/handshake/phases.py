@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an image to its handshake plan: the sites at which the phases of a handshake begin and end, and where its errors are
-raised. Which calls are phases, and where they are, the image's stack tells.
+"""From an image to the sites of its handshakes: where the phases of a handshake begin and end, and where its errors are raised.
+Which calls are phases, and where they are, the image's stack tells.
 
 A phase is watched from the call's site in the library to what follows it there, not from the callee's entry to its exits:
 whatever provider, engine or HSM does the work, and in an ASYNC job as well, both lie in the library's own frame.
@@ -13,15 +13,14 @@ from dataclasses import replace
 
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Unplannable
-from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
-from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
-from ssllatency.probes.plan import OperationPlan, Probe, Role
-from ssllatency.probes.planner import kind_of, machine_of
+from ssllatency.probes.plan import ErrorSite, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
+from ssllatency.probes.planner import machine_of
+from ssllatency.probes.settings import DEFAULTS, PlanSettings
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.sites.queries import passes_null
@@ -30,11 +29,11 @@ from ssllatency.stacks.phases import ARGUMENTS, CallSite, ErrorFunction, Missing
 from ssllatency.stacks.registry import LIBRARIES, called, has_lower, libraries_in, stack_of
 
 
-def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> HandshakePlan:
-    """The handshake plan of one file: what it holds of its stack's libraries. `emulation`: what the kernel emulates."""
+def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> HandshakeSites:
+    """The sites of handshakes in one file: what it holds of its stack's libraries."""
     stack = stack_of(image)
     libraries = libraries_in(image)
-    planner = _Planner(image, stack, libraries, emulation)
+    planner = _Planner(image, stack, libraries, settings)
     if not stack.handshake_calls.shakes:
         why = f"those of {stack.title} aren't followed yet, but `trace` counts them"
         planner.missing.append(MissingPart("handshakes", why))
@@ -44,10 +43,7 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
         planner.plan_lower()
     return _confirmed(
         image,
-        HandshakePlan(
-            path=image.label,
-            build_id=image.build_id,
-            kind=kind_of(image),
+        HandshakeSites(
             calls=tuple(planner.calls),
             transport=tuple(planner.transport),
             state_machine=planner.state_machine,
@@ -60,8 +56,8 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
     )
 
 
-def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
-    """The plan with the code that its sites rest on, without sites that the code doesn't confirm."""
+def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
+    """The sites with the code that they rest on, without those that the code doesn't confirm."""
     evidence, missing = CodeEvidence(image), list(plan.missing)
 
     def confirmed(what: str, *probes: Probe) -> bool:
@@ -96,7 +92,7 @@ def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
 class _Planner:
     """Gathers the parts of one image's plan."""
 
-    def __init__(self, image: Image, stack: Stack, libraries: Collection[str], emulation: Emulation) -> None:
+    def __init__(self, image: Image, stack: Stack, libraries: Collection[str], settings: PlanSettings) -> None:
         self.calls: list[PhaseCall] = []
         self.transport: list[PhaseCall] = []
         self.state_machine: OperationPlan | None = None
@@ -107,10 +103,10 @@ class _Planner:
         self._image = image
         self._stack = stack
         self._libraries = libraries
-        self._emulation = emulation
+        self._settings = replace(settings, return_probes=False)
         self._machine = machine_of(image.machine)
         self._bodies = Bodies(image, self._machine)
-        self._entries = Entries(image, self._machine, self._bodies, emulation)
+        self._entries = Entries(image, self._machine, self._bodies, settings.emulation)
 
     def _try(self, what: str, plan: Callable[[], None]) -> None:
         try:
@@ -145,7 +141,7 @@ class _Planner:
         function = self._stack.state_machine(self._image, self._bodies)
         if function:
             code, tails = Code(self._image, self._machine), self._stack.tails(self._image)
-            planner = Planner(self._image, self._machine, code, tails, self._emulation, return_probes=False)
+            planner = Planner(self._image, self._machine, code, tails, self._settings)
             self.state_machine = planner.plan(STATE_MACHINE, function)
 
     def _plan_phases(self) -> None:
@@ -174,7 +170,9 @@ class _Planner:
     def _own_error(self, call: ErrorFunction) -> ErrorSite:
         assert call.address is not None
         needed = frozenset(self._machine.argument_registers[index] for index in ARGUMENTS[call.kind])
-        begin = begin_site(self._bodies.graph(self._start(call.address)), call.address, needed, frozenset(), self._emulation)
+        begin = begin_site(
+            self._bodies.graph(self._start(call.address)), call.address, needed, frozenset(), self._settings.emulation
+        )
         return ErrorSite(call.kind, call.name, probe_at(self._image, begin.site, Role.ENTRY))
 
     def _is_size_query(self, call: CallSite) -> bool:
@@ -207,7 +205,7 @@ class _Planner:
         graph = self._bodies.graph(self._start(call.address))
         needed, wanted = self._register(call.callee.skip_null), self._register(call.callee.size_argument)
         branches = not needed | wanted
-        return begin_site(graph, call.address, needed, wanted, self._emulation, branches=branches, passing=passing)
+        return begin_site(graph, call.address, needed, wanted, self._settings.emulation, branches=branches, passing=passing)
 
     def _start(self, address: int) -> int:
         start = self._bodies.function(address)
@@ -216,7 +214,7 @@ class _Planner:
         return start
 
     def _phase_call(self, call: CallSite, begin: Begin, taken: set[int]) -> PhaseCall:
-        end = end_site(self._bodies.graph(self._start(call.address)), call.address, taken, self._emulation)
+        end = end_site(self._bodies.graph(self._start(call.address)), call.address, taken, self._settings.emulation)
         callee = call.callee
         return PhaseCall(
             phase=callee.phase,

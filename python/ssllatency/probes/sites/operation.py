@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ssllatency.code.flow import Code, Graph, Unplannable, build
-from ssllatency.code.machine import Cost, Emulation, Machine
+from ssllatency.code.machine import Cost, Machine
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
 from ssllatency.probes.plan import OperationPlan, Probe, Role
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.branches import settled
 from ssllatency.probes.sites.entry import Site, entry_site, keeps, return_probe_site
 from ssllatency.probes.sites.exits import Chooser
@@ -30,17 +31,13 @@ _MOST_BRANCHES = 32  # sites that are left in one direction only; more of them a
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans operations of one image. `return_probes`: whether return probes may be used at all; `prefer_return_probes`: also
-    where they are only cheaper. `branch_exits`: whether exit sites may need more than a register to tell what is returned."""
+    """Plans operations of one image."""
 
     image: Image
     machine: Machine
     code: Code
     tails: Tails
-    emulation: Emulation
-    return_probes: bool
-    prefer_return_probes: bool = False
-    branch_exits: bool = True
+    settings: PlanSettings
 
     def plan(self, operation: Operation, function: Function) -> OperationPlan:
         """The probes of `operation`, which is `function`. Unplannable with the reason where it can't be probed."""
@@ -48,21 +45,21 @@ class Planner:
         needed = self._needed(operation)
         if operation.only_entry:
             return self._with_entry_alone(graph, needed, operation, function)
-        returning = self.return_probes and not operation.async_job
+        returning = self.settings.return_probes and not operation.async_job
         try:
             planned = self._with_exits(graph, needed, operation, function)
         except Unplannable:
             if not returning:
                 raise
             return self._with_return_probe(graph, needed, operation, function)
-        if returning and self.prefer_return_probes and self._return_probe_ns(graph, needed) < cost_ns(planned):
+        if returning and self.settings.prefer_return_probes and self._return_probe_ns(graph, needed) < cost_ns(planned):
             return self._with_return_probe(graph, needed, operation, function)
         return planned
 
     def _with_entry_alone(
         self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function
     ) -> OperationPlan:
-        entry = entry_site(graph, needed, self.emulation)
+        entry = entry_site(graph, needed, self.settings.emulation)
         return _plan(operation, function, graph, (probe(self.image, graph, entry, Role.ENTRY),))
 
     def _needed(self, operation: Operation) -> frozenset[str]:
@@ -73,7 +70,7 @@ class Planner:
 
     def _with_exits(self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function) -> OperationPlan:
         """The cheapest of the plans with exit sites."""
-        entry = entry_site(graph, needed, self.emulation)
+        entry = entry_site(graph, needed, self.settings.emulation)
         counted = self._counted(graph, operation)
         first = self._first(graph, entry, Role.ENTRY, operation)
         plans = [
@@ -86,7 +83,7 @@ class Planner:
         """The sets of exit sites that may be the cheapest, of which the check approves: with branches that tell the value, and
         without them; only where there is neither, the `ret`s themselves. Unplannable with what is wrong with these."""
         choices = []
-        if self.branch_exits:
+        if self.settings.branch_exits:
             exits = self._chooser(graph, meaning, branches=True).sites(entry.address)
             if not self._problem(graph, entry, exits) and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
                 choices.append(exits)
@@ -105,7 +102,7 @@ class Planner:
         return [returns]
 
     def _chooser(self, graph: Graph, meaning: ReturnValue, *, branches: bool) -> Chooser:
-        return Chooser(graph, self.emulation, self.machine.result_register, meaning, branches)
+        return Chooser(graph, self.settings.emulation, self.machine.result_register, meaning, branches)
 
     def _problem(self, graph: Graph, entry: Site, exits: Sequence[Site]) -> str:
         return problem(graph, entry, exits, self.machine.result_register)
@@ -117,12 +114,12 @@ class Planner:
         return without_size_queries(graph, self.machine, self.machine.argument_registers[operation.skip_null])
 
     def _return_probe_ns(self, graph: Graph, needed: frozenset[str]) -> int:
-        return COST_NS[return_probe_site(graph, needed, self.emulation).cost] + RETURN_PROBE_NS
+        return COST_NS[return_probe_site(graph, needed, self.settings.emulation).cost] + RETURN_PROBE_NS
 
     def _with_return_probe(
         self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function
     ) -> OperationPlan:
-        site = return_probe_site(graph, needed, self.emulation)
+        site = return_probe_site(graph, needed, self.settings.emulation)
         wrong = self._problem(graph, site, ())
         if wrong:
             raise Unplannable(wrong)

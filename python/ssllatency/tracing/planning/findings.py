@@ -17,7 +17,8 @@ from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache.kept import NO_ENTRY, Cache, CachedFile, Entry, FileWork
-from ssllatency.probes.cache.parts import FilePart, Settings
+from ssllatency.probes.cache.parts import FilePart
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import debug_roots
 from ssllatency.tracing.planning.reading import NO_ANSWER, ReadingProcess, hear, listen
 from ssllatency.tracing.planning.reading import start as start_reading
@@ -86,7 +87,7 @@ class Findings:
     def __init__(
         self,
         cache: Cache,
-        settings: Settings,
+        settings: PlanSettings,
         ahead: Sequence[FilePart[Any]] = (),
         later: Sequence[FilePart[Any]] = (),
         start: Start | None = None,

@@ -23,6 +23,7 @@ from ssllatency.engines.bpf.kernel import release, return_probes_kill
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.model.snapshot import Outcome, Target
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 from tests.kernels.guest.checks.leavings import changed_bytes
 from tests.kernels.guest.filtered import unknown_call_ends_in
 from tests.kernels.guest.servers import SETTINGS, assert_document, assert_same, certificates, connect, server
@@ -213,7 +214,7 @@ def filtered() -> dict[str, Any]:
 def return_probes_count(nginx: Nginx, worker: int, method: str = "auto") -> None:
     """Return probes on a process for all functions, where ssllatency itself takes them for few or none, count exactly."""
     path = libssl_of(worker)
-    image = TracedImage(plan_image(Image.open(path), prefer_return_probes=True), path, (worker,))
+    image = TracedImage(plan_image(Image.open(path), PlanSettings(prefer_return_probes=True)), path, (worker,))
     session = LibbpfEngine().attach(Request((image,), (Target(worker, "nginx", ()),), method=method))
     expected = connect(nginx)["SSL_do_handshake"]
     session.detach()

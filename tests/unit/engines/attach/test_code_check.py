@@ -14,7 +14,7 @@ import pytest
 from ssllatency.engines.attach import code_check
 from ssllatency.engines.attach.code_check import check_code, is_overwritten, is_probed, status_of
 from ssllatency.engines.base import AttachError, TracedImage
-from ssllatency.probes.plan import CodeRange, ImagePlan
+from ssllatency.probes.plan import CodeRange, FilePlan
 
 CONTENT = bytes(range(256)) * 16
 
@@ -23,7 +23,7 @@ def image_of(path: Path, *ranges: tuple[int, int]) -> TracedImage:
     """A file with a plan whose sites lie in these ranges of it: offset and size."""
     content = path.read_bytes()
     code = tuple(CodeRange(at, size, hashlib.sha256(content[at : at + size]).hexdigest()) for at, size in ranges)
-    return TracedImage(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), (), code=code), str(path), ())
+    return TracedImage(FilePlan("/lib/libssl.so.3", "", "", "libssl", (), (), code=code), str(path), ())
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.plan import ImagePlan, OperationPlan
+from ssllatency.probes.plan import FilePlan, OperationPlan
 from ssllatency.stopping import STOP
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]
@@ -65,7 +65,7 @@ def linker(loaded: Any) -> Linker:
 
 
 def image(*pids: int, build_id: str = "") -> TracedImage:
-    return TracedImage(ImagePlan("/lib/libssl.so.3", build_id, "", "libssl", (), ()), "/lib/libssl.so.3", pids)
+    return TracedImage(FilePlan("/lib/libssl.so.3", build_id, "", "libssl", (), ()), "/lib/libssl.so.3", pids)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, 524])
@@ -300,7 +300,7 @@ def test_nothing_is_attached_once_the_end_is_asked_for(monkeypatch: pytest.Monke
 
 def _planned(build_id: str, *starts: int) -> TracedImage:
     operations = tuple(OperationPlan("SSL_read", start, 16, "by its symbol", ()) for start in starts)
-    return replace(image(1), plan=ImagePlan("/lib/libssl.so.3", build_id, "", "libssl", operations, ()))
+    return replace(image(1), plan=FilePlan("/lib/libssl.so.3", build_id, "", "libssl", operations, ()))
 
 
 @pytest.mark.parametrize(

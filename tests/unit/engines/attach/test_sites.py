@@ -11,7 +11,7 @@ from ssllatency.code.values import FieldPath
 from ssllatency.engines.attach.sites import cookie, library_record, operations_of, remembers_sides, sites_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
-from ssllatency.probes.plan import CONSTANTS, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONSTANTS, FilePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
 from ssllatency.stacks.boringssl.stack import BoringSsl
 from ssllatency.stacks.openssl.stack import OpenSsl
 
@@ -25,7 +25,7 @@ def field(value: int, shift: abi.Cookie, bits: int) -> int:
 
 
 def image(*planned: OperationPlan, path: str = "/lib/libssl.so.3") -> TracedImage:
-    return TracedImage(ImagePlan(path, "", "", "libssl", planned, ()), path, (1,))
+    return TracedImage(FilePlan(path, "", "", "libssl", planned, ()), path, (1,))
 
 
 def test_each_field_of_a_cookie_lies_in_its_bits() -> None:

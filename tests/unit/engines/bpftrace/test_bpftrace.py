@@ -31,7 +31,7 @@ from ssllatency.engines.bpftrace.words import Words
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import UNDERFLOW, LinearHistogram, counted_bucket
 from ssllatency.model.snapshot import Outcome as Word
-from ssllatency.probes.plan import CodeRange, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CodeRange, FilePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
 from ssllatency.stacks.boringssl.stack import BoringSsl
 from ssllatency.stacks.operation import ReturnValue
 
@@ -59,7 +59,7 @@ FREE = operation("SSL_free", probe(0x9000, Role.ENTRY))
 def image(
     *operations: OperationPlan, offsets: SslOffsets = OFFSETS, pids: tuple[int, ...] = (7, 8), stack: str = "openssl"
 ) -> TracedImage:
-    plan = ImagePlan("/lib/libssl.so.3", "ab" * 20, "OpenSSL 3.0", "libssl", operations, (), offsets, stack=stack)
+    plan = FilePlan("/lib/libssl.so.3", "ab" * 20, "OpenSSL 3.0", "libssl", operations, (), offsets, stack=stack)
     return TracedImage(plan, "/lib/libssl.so.3", pids)
 
 
@@ -306,7 +306,7 @@ def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempP
     file = tmp_path_factory.mktemp("library") / "libssl.so.3"
     file.write_bytes(CONTENT)
     missing = (MissingOperation("SSL_write", "*/ system(1)"),)
-    plan = ImagePlan(str(file), "ab", "*/ BEGIN { }\n/*", "libssl", (READ,), missing, OFFSETS, CODE)
+    plan = FilePlan(str(file), "ab", "*/ BEGIN { }\n/*", "libssl", (READ,), missing, OFFSETS, CODE)
     script = bpftrace_standalone.standalone(
         [TracedImage(plan, str(file), (7,))],
         [CONTENT],

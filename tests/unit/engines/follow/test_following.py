@@ -16,7 +16,7 @@ from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.follow.following import TargetBits, pids_of
 from ssllatency.engines.follow.mappings import Mapping, parse_record
 from ssllatency.engines.rules import Rules
-from ssllatency.probes.plan import ImagePlan, OperationPlan
+from ssllatency.probes.plan import FilePlan, OperationPlan
 
 
 def test_the_set_is_read_bit_by_bit() -> None:
@@ -49,7 +49,7 @@ def test_what_is_no_file_is_no_mapping(path: bytes) -> None:
 
 def image(build_id: str, *pids: int, operations: tuple[str, ...] = ()) -> TracedImage:
     planned = tuple(OperationPlan(name, 0, 1, "", ()) for name in operations)
-    return TracedImage(ImagePlan("/lib/libssl.so.3", build_id, "", "libssl", planned, ()), "/lib/libssl.so.3", pids)
+    return TracedImage(FilePlan("/lib/libssl.so.3", build_id, "", "libssl", planned, ()), "/lib/libssl.so.3", pids)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.engines.sessions.handshake_sites import error_sites, phase_sites, raised_sites, row_mask, tell_why
 from ssllatency.model.handshakes import Label
-from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
-from ssllatency.probes.plan import Probe, Role
+from ssllatency.probes.plan import ErrorSite, HandshakeSites, PhaseCall, Probe, Role
 from ssllatency.stacks.phases import ErrorKind, Phase
 from ssllatency.stacks.registry import stack_named
 
@@ -62,14 +61,14 @@ def test_session_lookups_are_marked_by_what_they_look_at(callee: str, mark: int)
     assert cookie == abi.Part.SESSION_LOOKUP | 8 << abi.PhaseCookie.STACK | mark
 
 
-def plan(*kinds: ErrorKind, makes_handshakes: bool) -> HandshakePlan:
+def plan(*kinds: ErrorKind, makes_handshakes: bool) -> HandshakeSites:
     """A library with an error site of each kind, 16 bytes apart."""
     errors = tuple(
         ErrorSite(kind, "", Probe(16 * n, 16 * n, Role.ENTRY, "call", Cost.EMULATED)) for n, kind in enumerate(kinds, 1)
     )
     begin, end = Probe(0, 0, Role.ENTRY, "call", Cost.EMULATED), Probe(5, 5, Role.EXIT, "test", Cost.EMULATED)
     calls = (PhaseCall(Phase.CALLBACKS, "cert_cb", begin, (end,)),) if makes_handshakes else ()
-    return HandshakePlan("", "", "openssl", calls, (), None, False, errors, None, {}, ())
+    return HandshakeSites(calls=calls, errors=errors)
 
 
 LIBCRYPTO = plan(ErrorKind.RAISE, makes_handshakes=False)
@@ -85,7 +84,7 @@ WHOLE = plan(ErrorKind.FATAL, ErrorKind.RAISE, makes_handshakes=True)
     ((LIBSSL, LIBCRYPTO, OLDER), False),
     ((WHOLE,), False),
 ])  # fmt: skip
-def test_errors_below_matter_where_a_library_does_not_tell_why(plans: tuple[HandshakePlan, ...], told: bool) -> None:
+def test_errors_below_matter_where_a_library_does_not_tell_why(plans: tuple[HandshakeSites, ...], told: bool) -> None:
     assert tell_why(plans) is told
 
 

@@ -17,7 +17,7 @@ from ssllatency.engines.sessions.snoop import EventKeys, events_of, events_with_
 from ssllatency.model.events import Call, Caller, Returned
 from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
-from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import FilePlan, OperationPlan, Probe, Role
 
 OPERATIONS = ["SSL_read", "SSL_do_handshake", "ossl_ecdsa_sign_sig", "ASYNC_pause_job", "mbx_x25519_mb8"]
 
@@ -77,7 +77,7 @@ def image(path: str, *kept: tuple[str, bool]) -> TracedImage:
         )
         for name, keeps in kept
     )
-    return TracedImage(ImagePlan(path, "", "", "libssl", planned, ()), path, (1,))
+    return TracedImage(FilePlan(path, "", "", "libssl", planned, ()), path, (1,))
 
 
 def test_a_length_is_read_only_where_every_file_keeps_its_register() -> None:

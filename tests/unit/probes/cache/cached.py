@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, FilePart, Settings
-from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
+from ssllatency.probes.plan import FilePlan, HandshakeSites
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.planning import reading
 from ssllatency.tracing.planning.findings import File, Findings, Start
@@ -42,13 +42,13 @@ class Asker:
     roots: tuple[str, ...] = ("/",)
     start: Start = reading.start
 
-    def plan(self, path: Path, **settings: Any) -> tuple[ImagePlan, bool]:
-        """The plan; `settings` as Settings has them."""
+    def plan(self, path: Path, **settings: Any) -> tuple[FilePlan, bool]:
+        """The plan; `settings` as PlanSettings has them."""
         return self.ask(PLAN, path, **settings)
 
-    def handshake_plan(self, path: Path, **settings: Any) -> tuple[HandshakePlan, bool]:
-        """The handshake plan."""
-        return self.ask(HANDSHAKE_PLAN, path, **settings)
+    def handshake_sites(self, path: Path, **settings: Any) -> tuple[HandshakeSites, bool]:
+        """The sites of handshakes."""
+        return self.ask(HANDSHAKE, path, **settings)
 
     def names(self, path: Path) -> tuple[Names, bool]:
         """The names."""
@@ -62,7 +62,7 @@ class Asker:
             read.append(work.subject.path)
             return self.start(work, interruptible=interruptible)
 
-        findings = Findings(Cache(self.directory), Settings(**settings), start=start)
+        findings = Findings(Cache(self.directory), PlanSettings(**settings), start=start)
         return findings.ask(FileInRoots(str(path), str(path), roots=self.roots), part), not read
 
 
@@ -88,8 +88,9 @@ def line_of(work: FileWork, part: FilePart[Any], alter: Callable[[Any], object] 
 def code_that_asks(part: str, path: Path, directory: Path) -> str:
     """Python that takes what is kept, `found`. `part` is called as in ssllatency.probes.cache.parts."""
     return (
-        f"from ssllatency.probes.cache.parts import {part}, Settings\n"
+        f"from ssllatency.probes.cache.parts import {part}\n"
+        "from ssllatency.probes.settings import PlanSettings\n"
         "from ssllatency.probes.cache.kept import Cache, CachedFile\n"
         f"subject = CachedFile({str(path)!r}, {str(path)!r})\n"
-        f"found = Cache(Path({str(directory)!r})).entry(subject, Settings()).part({part})\n"
+        f"found = Cache(Path({str(directory)!r})).entry(subject, PlanSettings()).part({part})\n"
     )

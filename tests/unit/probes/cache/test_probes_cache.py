@@ -24,7 +24,7 @@ from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import FileWork
 from ssllatency.probes.cache.parts import PLAN
 from ssllatency.probes.cache.store import default_directory
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
 from ssllatency.tracing.planning.reading import ReadingProcess
 
@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "home" / "cache" / "ssllatency"
 
 
-def ask(library: Path, directory: Path, **settings: object) -> tuple[ImagePlan, bool]:
+def ask(library: Path, directory: Path, **settings: object) -> tuple[FilePlan, bool]:
     return Asker(directory).plan(library, **settings)
 
 
@@ -53,7 +53,7 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
 def test_all_that_is_found_out_about_a_file_is_one_entry(library: Path, directory: Path) -> None:
     asker = Asker(directory)
     for kept in (False, True):
-        assert [asker.plan(library)[1], asker.handshake_plan(library)[1], asker.names(library)[1]] == [kept] * 3
+        assert [asker.plan(library)[1], asker.handshake_sites(library)[1], asker.names(library)[1]] == [kept] * 3
     (entry,) = entries(directory)
     assert set(json.loads(entry.read_text())["parts"]) == {"plan", "handshake", "names"}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ssllatency.code.decode import lines
@@ -20,9 +20,9 @@ from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.costs import cost_ns, failing_ns
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
-from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
+from ssllatency.probes.plan import FilePlan, HandshakeSites, OperationPlan, PhaseCall, Probe
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.stacks.names import Names
 from ssllatency.stacks.registry import stack_of
 
@@ -109,8 +109,8 @@ def describe(path: Path) -> str:
     facts = file_facts(image)
     if not facts.libraries and not facts.obstacle:
         return ""
-    plan = plan_image(image)
-    text = list(_Writer(image).lines(plan, plan_image(image, prefer_return_probes=True), plan_handshake(image), facts.obstacle))
+    plan = replace(plan_image(image), handshake=plan_handshake(image))
+    text = list(_Writer(image).lines(plan, plan_image(image, PlanSettings(prefer_return_probes=True)), facts.obstacle))
     return "\n".join(text) + "\n"
 
 
@@ -121,7 +121,7 @@ class _Writer:
         self._image = image
         self._starts: dict[tuple[int, int], dict[int, int]] = {}
 
-    def lines(self, plan: ImagePlan, preferring: ImagePlan, handshake: HandshakePlan, obstacle: str) -> Iterator[str]:
+    def lines(self, plan: FilePlan, preferring: FilePlan, obstacle: str) -> Iterator[str]:
         yield f"{plan.machine} {plan.kind or 'none'}"
         if obstacle:
             yield "obstacle: stripped: nothing in the file names its functions"
@@ -140,7 +140,7 @@ class _Writer:
                 yield f"{_FOLLOWS}with return probes: {cost_ns(other)} ns"
                 yield from (f"{_FOLLOWS}{line}" for line in self._sites(other.probes, other.address))
         yield from _absent("not planned", ((missing.operation, missing.reason) for missing in plan.missing))
-        yield from self._handshake(handshake)
+        yield from self._handshake(plan.handshake)
 
     def _operation(self, plan: OperationPlan) -> Iterator[str]:
         dearest = f", {failing_ns(plan)} failing" if failing_ns(plan) > cost_ns(plan) else ""
@@ -178,28 +178,28 @@ class _Writer:
             known.update((line.address, len(line.code)) for line in lines(code, start, self._image.machine))
         return known.get(address, 0)
 
-    def _handshake(self, plan: HandshakePlan) -> Iterator[str]:
-        if plan.labels:
+    def _handshake(self, sites: HandshakeSites) -> Iterator[str]:
+        if sites.labels:
             yield ""
-        for name, path in sorted(plan.labels.items()):
+        for name, path in sorted(sites.labels.items()):
             yield f"label {name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes"
-        if plan.state_machine:
+        if sites.state_machine:
             yield ""
-            yield from self._operation(plan.state_machine)
-            if plan.within_data:
+            yield from self._operation(sites.state_machine)
+            if sites.within_data:
                 yield f"{_FOLLOWS}reads and writes are watched as well"
-        for call in (*plan.calls, *plan.transport):
+        for call in (*sites.calls, *sites.transport):
             yield ""
             yield from self._call(call)
-        for error in plan.errors:
+        for error in sites.errors:
             yield ""
             yield f"{error.kind.value} {error.function}"
             yield f"{_FOLLOWS}{self._site('entry', error.probe, 0)}"
-        if plan.wake:
+        if sites.wake:
             yield ""
             yield "offload ASYNC_WAIT_CTX_set_wait_fd"
-            yield f"{_FOLLOWS}{self._site('entry', plan.wake, 0)}"
-        yield from _absent("not seen", ((missing.what, missing.reason) for missing in plan.missing))
+            yield f"{_FOLLOWS}{self._site('entry', sites.wake, 0)}"
+        yield from _absent("not seen", ((missing.what, missing.reason) for missing in sites.missing))
 
     def _call(self, call: PhaseCall) -> Iterator[str]:
         notes = [call.operation] if call.operation else []

@@ -10,7 +10,7 @@ from typing import Any
 
 from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
-from ssllatency.probes.handshake.plan import PhaseCall
+from ssllatency.probes.plan import PhaseCall
 
 _CALLS = ("call", "bl", "blr")
 _JUMPS = ("jmp", "b")

@@ -18,11 +18,10 @@ from ssllatency.code.machine import Cost, Emulation
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
 from ssllatency.fields import FieldError
-from ssllatency.probes.handshake.codec import from_values, to_values
+from ssllatency.probes.codec import from_values, handshake_from_values, handshake_values, to_values
 from ssllatency.probes.handshake.listing import render, to_document
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import ErrorSite, HandshakePlan, PhaseCall
-from ssllatency.probes.plan import CodeRange, OperationPlan, Probe, Role
+from ssllatency.probes.plan import CodeRange, ErrorSite, FilePlan, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
 from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
 
 
@@ -55,10 +54,7 @@ MACHINE = OperationPlan(
     "SSL_METHOD",
     (probe(80, Role.ENTRY, "push r15"), replace(probe(85, Role.EXIT, "jne 0x1600"), return_register="rbx")),
 )
-PLAN = HandshakePlan(
-    path="/lib/libssl.so.3",
-    build_id="c0ffee",
-    kind="libssl",
+SITES = HandshakeSites(
     calls=(SIGN, CALLBACK),
     transport=(READ,),
     state_machine=MACHINE,
@@ -69,6 +65,7 @@ PLAN = HandshakePlan(
     missing=(MissingPart("alpn_select_cb", "no call of it is found"),),
     code=(CodeRange(0, 96, "ab" * 32),),
 )
+PLAN = FilePlan("/lib/libssl.so.3", "c0ffee", "OpenSSL 3.0.19", "libssl", (), (), handshake=SITES)
 SIZE = 4096
 
 
@@ -80,11 +77,10 @@ def values() -> dict[str, Any]:
 
 def test_a_plan_comes_back_as_it_was() -> None:
     assert from_values(values(), file_size=SIZE) == PLAN
+    assert handshake_from_values(json.loads(json.dumps(handshake_values(SITES))), file_size=SIZE) == SITES
 
 
 DAMAGE: dict[str, tuple[tuple[str | int, ...], Any]] = {
-    "another kind of file": (("kind",), "kernel"),
-    "no build-id": (("build_id",), None),
     "an unknown phase": (("calls", 0, "phase"), "sleep"),
     "an offset outside the file": (("calls", 0, "begin", "offset"), SIZE),
     "a negative offset": (("calls", 0, "begin", "offset"), -1),
@@ -120,7 +116,7 @@ DAMAGE: dict[str, tuple[tuple[str | int, ...], Any]] = {
 def test_damage_is_refused(damage: str) -> None:
     (*way, last), value = DAMAGE[damage]
     damaged: Any = values()
-    place = damaged
+    place = damaged["handshake"]
     for step in way:
         place = place[step]
     assert place[last] != value or type(place[last]) is not type(value)
@@ -132,7 +128,7 @@ def test_damage_is_refused(damage: str) -> None:
 def test_fields_too_many_and_too_few_are_refused() -> None:
     for change in (lambda record: record.update(more=1), lambda record: record.pop("callee")):
         damaged = copy.deepcopy(values())
-        change(damaged["calls"][0])
+        change(damaged["handshake"]["calls"][0])
         with pytest.raises(FieldError):
             from_values(damaged, file_size=SIZE)
 
@@ -171,7 +167,8 @@ def test_the_document_holds_the_plan_and_its_costs() -> None:
     assert document["schema"] == "ssllatency-handshake-probes/1"
     (file,) = document["files"]
     assert [call.pop("cost_ns") for call in file["calls"] + file["transport"]] == [1000, 5500, 1000]
-    assert from_values(file, file_size=SIZE) == PLAN
+    assert [file.pop(name) for name in ("path", "build_id", "kind")] == ["/lib/libssl.so.3", "c0ffee", "libssl"]
+    assert handshake_from_values(file, file_size=SIZE) == SITES
 
 
 # On disk.
@@ -180,20 +177,20 @@ def test_the_document_holds_the_plan_and_its_costs() -> None:
 def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
 
-    def cached(**settings: Emulation) -> tuple[HandshakePlan, bool]:
-        return Asker(directory).handshake_plan(library, **settings)
+    def cached(**settings: Emulation) -> tuple[HandshakeSites, bool]:
+        return Asker(directory).handshake_sites(library, **settings)
 
     first, kept = cached()
     assert (first, kept) == (plan_handshake(Image.open(library)), False)
     assert cached() == (first, True)
     assert cached(emulation=Emulation(calls=False))[1] is False
     for entry in directory.iterdir():
-        entry.write_text(entry.read_text().replace('"kind": "libssl"', '"kind": "nothing"'))
+        entry.write_text(entry.read_text().replace('"within_data"', '"within"'))
     assert cached() == (first, False)
 
 
 def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
-    Asker(directory).handshake_plan(library)
-    code = code_that_asks("HANDSHAKE_PLAN", library, directory)
-    assert printed(code + "print(found.kind)") == ["libssl"]
+    Asker(directory).handshake_sites(library)
+    code = code_that_asks("HANDSHAKE", library, directory)
+    assert printed(code + "print(type(found).__name__)") == ["HandshakeSites"]

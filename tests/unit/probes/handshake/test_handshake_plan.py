@@ -18,10 +18,10 @@ from tests.unit.probes.libraries.test_system_plans import depth, unwind_tables
 from ssllatency.code.machine import Cost, Emulation
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.handshake.codec import from_values, to_values
+from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
-from ssllatency.probes.plan import Role
+from ssllatency.probes.plan import HandshakeSites, PhaseCall, Role
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.stacks.phases import Phase, Transport
 
 X86 = ("libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64", "node")
@@ -87,11 +87,11 @@ def opened(path: Path) -> Image:
 
 
 @cache
-def planned(path: Path, emulation: Emulation) -> HandshakePlan:
-    return plan_handshake(opened(path), emulation=emulation)
+def planned(path: Path, emulation: Emulation) -> HandshakeSites:
+    return plan_handshake(opened(path), PlanSettings(emulation=emulation))
 
 
-def found(name: str, emulation: Emulation = Emulation()) -> tuple[Image, HandshakePlan]:  # noqa: B008 - it is frozen
+def found(name: str, emulation: Emulation = Emulation()) -> tuple[Image, HandshakeSites]:  # noqa: B008 - it is frozen
     path = FOLDER / f"{name.removesuffix('-host')}.so.3" if name.endswith("-host") else foreign.needed(foreign.find(name))
     if not path.exists():
         pytest.skip(f"this machine has no {path}")
@@ -275,6 +275,6 @@ def test_a_damaged_file_gives_an_error_or_a_plan_that_can_be_read_back(name: str
             replanned = plan_handshake(Image.open(damaged, debug_roots=()))
         except SsllatencyError:
             continue
-        assert from_values(to_values(replanned), file_size=len(content)) == replanned
+        assert handshake_from_values(handshake_values(replanned), file_size=len(content)) == replanned
         read_back += 1
     assert read_back

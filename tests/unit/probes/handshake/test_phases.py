@@ -13,7 +13,7 @@ from ssllatency.code.pointer_calls import calls_in, calls_through
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Image
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.probes.plan import HandshakeSites
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
 
 Assemble = Callable[[str], Assembled]
@@ -35,11 +35,11 @@ LIBSSL = calling("SSL_do_handshake", "SSL_version") + calling("SSL_read", "x")
 LIBCRYPTO = function("EVP_DigestSign", "ret") + function("EVP_PKEY_decrypt", "ret")
 
 
-def labels(made: Assembled, plan: HandshakePlan) -> list[str]:
+def labels(made: Assembled, plan: HandshakeSites) -> list[str]:
     return sorted(made.label(call.begin.address).removeprefix("at_") for call in plan.calls)
 
 
-def missing(plan: HandshakePlan, what: str) -> list[str]:
+def missing(plan: HandshakeSites, what: str) -> list[str]:
     return [each.reason for each in plan.missing if each.what == what]
 
 
@@ -150,7 +150,7 @@ def test_two_functions_that_decrypt_leave_doubt(assembled: Assemble) -> None:
 
 def test_what_neither_library_has_is_not_planned(assembled: Assemble) -> None:
     plan = plan_handshake(assembled(calling("f", "EVP_DigestSign")).image)
-    assert (plan.kind, plan.calls, plan.errors, plan.wake, plan.missing) == ("", (), (), None, ())
+    assert (plan.calls, plan.errors, plan.wake, plan.missing) == ((), (), None, ())
 
 
 # A program with both libraries in it.
@@ -177,7 +177,6 @@ def test_in_a_static_program_only_libssls_own_calls_count(assembled: Assemble) -
         + LIBCRYPTO
     )
     plan = plan_handshake(made.image)
-    assert plan.kind == "static"
     assert labels(made, plan) == ["first", "second"]
 
 

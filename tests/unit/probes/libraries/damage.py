@@ -9,11 +9,11 @@ from pathlib import Path
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.codec import from_values, to_values
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
 
 
-def survive_damage(image: Image, plan: ImagePlan, damaged: Path, *, seed: int, times: int) -> None:
+def survive_damage(image: Image, plan: FilePlan, damaged: Path, *, seed: int, times: int) -> None:
     """Overwrites bytes of the planned functions, and anywhere: each time it gives an SsllatencyError, or what passes for a plan
     wherever plans are read."""
     chance = random.Random(seed)

@@ -27,8 +27,9 @@ from ssllatency.code.machine import BASELINE, Cost, Flow, Instruction
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Role
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, Role
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.entry import entry_site
 from ssllatency.probes.sites.exits import Chooser
 from ssllatency.probes.sites.verify import problem
@@ -60,8 +61,8 @@ def image(name: str) -> Image:
 
 
 @cache
-def _plan(of: Image, return_probes: bool) -> ImagePlan:
-    return plan_image(of, return_probes=return_probes)
+def _plan(of: Image, return_probes: bool) -> FilePlan:
+    return plan_image(of, PlanSettings(return_probes=return_probes))
 
 
 @pytest.mark.parametrize("return_probes", [True, False])

@@ -14,8 +14,7 @@ from tests.fixtures.functions import function_ranges
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import FilePlan, HandshakeSites
 from ssllatency.probes.planner import plan_image
 
 # Functions of libcrypto by which the file is known for one, and a region of hand-written code that has no unwind data. `inside`
@@ -46,9 +45,9 @@ def with_debug_file(path: Path, root: Path, *functions: tuple[str, int, int]) ->
     return Image.open(path, debug_roots=[str(root)])
 
 
-def offsets(plan: ImagePlan | HandshakePlan) -> set[int]:
+def offsets(plan: FilePlan | HandshakeSites) -> set[int]:
     """Where its probes would be set."""
-    if isinstance(plan, ImagePlan):
+    if isinstance(plan, FilePlan):
         return {probe.address for planned in plan.operations for probe in planned.probes}
     sites = {probe.address for call in plan.calls for probe in (call.begin, *call.ends)}
     return sites | {each.probe.address for each in plan.errors} | ({plan.wake.address} if plan.wake else set())

@@ -30,6 +30,7 @@ from ssllatency.code.machine import BASELINE, Cost, Emulation
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.plan import Leaving, Probe, Role
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.stacks.openssl.tables.tails import MethodTails
 from ssllatency.stacks.operation import Operation
@@ -115,7 +116,7 @@ class Sweeper:
             async_job=chance.random() < 0.6,
         )
         emulation, prefer = chance.choice(EMULATIONS), chance.random() < 0.5
-        planner = Planner(self._image, self._machine, self._code, self._tails, emulation, True, prefer)
+        planner = Planner(self._image, self._machine, self._code, self._tails, PlanSettings(True, prefer, emulation))
         probes = planner.plan(operation, Function("function", start, 0, "unwind table")).probes
         arguments = {"rdi"} if operation.ssl_argument else set()
         arguments |= {"rsi"} if operation.skip_null is not None else set()

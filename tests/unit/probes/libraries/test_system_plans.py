@@ -22,8 +22,9 @@ from ssllatency.code.machine import BASELINE, Cost
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, OperationPlan, Probe, Role
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.entry import entry_site
 from ssllatency.probes.sites.exits import Chooser
 from ssllatency.probes.sites.verify import problem
@@ -34,16 +35,16 @@ EVERY = 9  # of the library's functions: about 1,200
 
 
 @pytest.fixture(scope="module")
-def ssl_plan(libssl: Image) -> ImagePlan:
+def ssl_plan(libssl: Image) -> FilePlan:
     return plan_image(libssl)
 
 
 @pytest.fixture(scope="module")
-def crypto_plan(libcrypto: Image) -> ImagePlan:
+def crypto_plan(libcrypto: Image) -> FilePlan:
     return plan_image(libcrypto)
 
 
-def operation(plan: ImagePlan, name: str) -> OperationPlan:
+def operation(plan: FilePlan, name: str) -> OperationPlan:
     return next(each for each in plan.operations if each.operation == name)
 
 
@@ -67,7 +68,7 @@ def of_role(plan: OperationPlan, role: Role) -> list[Probe]:
 # One by one.
 
 
-def test_ssl_read_enters_at_its_first_branch_and_leaves_at_the_stack_protector(libssl: Image, ssl_plan: ImagePlan) -> None:
+def test_ssl_read_enters_at_its_first_branch_and_leaves_at_the_stack_protector(libssl: Image, ssl_plan: FilePlan) -> None:
     plan = operation(ssl_plan, "SSL_read")
     lines = disassembly(libssl.path, plan.address, plan.address + plan.size)
     if not any("__stack_chk_fail" in operands for _, _, operands in lines):
@@ -85,7 +86,7 @@ def test_ssl_read_enters_at_its_first_branch_and_leaves_at_the_stack_protector(l
     assert (leaving.return_register, leaving.stack_delta, leaving.cost) == ("rax", below, Cost.EMULATED)
 
 
-def test_rsa_sign_leaves_with_its_value_in_a_saved_register(libcrypto: Image, crypto_plan: ImagePlan) -> None:
+def test_rsa_sign_leaves_with_its_value_in_a_saved_register(libcrypto: Image, crypto_plan: FilePlan) -> None:
     plan = operation(crypto_plan, "RSA_sign")
     (leaving,) = of_role(plan, Role.EXIT)
     after = [each for each in disassembly(libcrypto.path, plan.address, plan.address + plan.size) if each[0] > leaving.address]
@@ -96,25 +97,25 @@ def test_rsa_sign_leaves_with_its_value_in_a_saved_register(libcrypto: Image, cr
 
 
 def test_handshake_can_have_a_return_probe_at_its_first_push(libssl: Image) -> None:
-    plan = operation(plan_image(libssl, prefer_return_probes=True), "SSL_do_handshake")
+    plan = operation(plan_image(libssl, PlanSettings(prefer_return_probes=True)), "SSL_do_handshake")
     (probe,) = plan.probes
     first = next(each for each in disassembly(libssl.path, plan.address, plan.address + 64) if each[1] != "endbr64")
     assert (probe.role, probe.address, probe.stack_delta) == (Role.RETURN, first[0], 0)
     assert first[1] == "push"
 
 
-def test_handshake_leaves_in_the_state_machine_too(ssl_plan: ImagePlan) -> None:
+def test_handshake_leaves_in_the_state_machine_too(ssl_plan: FilePlan) -> None:
     plan = operation(ssl_plan, "SSL_do_handshake")
     assert plan.probes[0].role is Role.ENTRY
     assert {probe.shared for probe in of_role(plan, Role.EXIT)} == {False, True}
 
 
-def test_pausing_a_job_is_found_and_covered(crypto_plan: ImagePlan) -> None:
+def test_pausing_a_job_is_found_and_covered(crypto_plan: FilePlan) -> None:
     roles = {probe.role for probe in operation(crypto_plan, "ASYNC_pause_job").probes}
     assert roles == {Role.ENTRY, Role.EXIT}
 
 
-def test_all_operations_of_openssl_3_0_are_found_and_covered(ssl_plan: ImagePlan, crypto_plan: ImagePlan) -> None:
+def test_all_operations_of_openssl_3_0_are_found_and_covered(ssl_plan: FilePlan, crypto_plan: FilePlan) -> None:
     if not crypto_plan.version.startswith("OpenSSL 3.0."):
         pytest.skip(f"the machine's library is {crypto_plan.version}")
     missing = {each.operation: each.reason for plan in (ssl_plan, crypto_plan) for each in plan.missing}
@@ -128,7 +129,7 @@ def test_all_operations_of_openssl_3_0_are_found_and_covered(ssl_plan: ImagePlan
 # All of them.
 
 
-def test_no_operation_that_can_run_in_a_job_has_a_return_probe(ssl_plan: ImagePlan, crypto_plan: ImagePlan) -> None:
+def test_no_operation_that_can_run_in_a_job_has_a_return_probe(ssl_plan: FilePlan, crypto_plan: FilePlan) -> None:
     for plan in (*ssl_plan.operations, *crypto_plan.operations):
         if BY_NAME[plan.operation].async_job:
             assert not of_role(plan, Role.RETURN)
@@ -140,7 +141,7 @@ def test_no_operation_that_can_run_in_a_job_has_a_return_probe(ssl_plan: ImagePl
 def test_sites_are_instructions_of_objdump_and_cost_what_they_seem(name: str, request: pytest.FixtureRequest) -> None:
     image: Image = request.getfixturevalue(name)
     for return_probes in (True, False):
-        for plan in plan_image(image, return_probes=return_probes).operations:
+        for plan in plan_image(image, PlanSettings(return_probes=return_probes)).operations:
             for probe in plan.probes:
                 bounds = image.function_bounds(probe.address)
                 assert bounds is not None
@@ -202,13 +203,13 @@ def test_plans_of_functions_that_nobody_chose(libcrypto: Image) -> None:
     assert covered_cheaply > planned // 6
 
 
-def test_addresses_of_one_operation_ascend(crypto_plan: ImagePlan) -> None:
+def test_addresses_of_one_operation_ascend(crypto_plan: FilePlan) -> None:
     for plan in crypto_plan.operations:
         exits = of_role(plan, Role.EXIT)
         assert all(one.address < other.address for one, other in pairwise(exits))
 
 
 @pytest.mark.slow
-def test_damaged_code_gives_a_plan_or_a_sentence(libssl: Image, ssl_plan: ImagePlan, tmp_path: Path) -> None:
+def test_damaged_code_gives_a_plan_or_a_sentence(libssl: Image, ssl_plan: FilePlan, tmp_path: Path) -> None:
     """Bytes of the planned functions, and anywhere, are overwritten: nothing but an SsllatencyError may come of it."""
     survive_damage(libssl, ssl_plan, tmp_path / "damaged.so", seed=3, times=8)

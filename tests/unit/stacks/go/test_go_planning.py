@@ -23,7 +23,7 @@ from ssllatency.fields import FieldError
 from ssllatency.probes import codec
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Leaving, MissingOperation, Role, SslOffsets
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, Leaving, MissingOperation, Role, SslOffsets
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.go.operations import READ, SERVER
 from ssllatency.stacks.registry import stack_named, stack_of
@@ -35,15 +35,15 @@ def image_of(made: GoProgram) -> Image:
     return Image("made", ElfSource.of(made.data(), "/srv/app"), ())
 
 
-def planned(layout: int = 26, machine: str = "x86-64") -> ImagePlan:
+def planned(layout: int = 26, machine: str = "x86-64") -> FilePlan:
     return plan_image(image_of(program(layout, machine)))
 
 
-def traced(plan: ImagePlan) -> TracedImage:
+def traced(plan: FilePlan) -> TracedImage:
     return TracedImage(plan, plan.path, (1,))
 
 
-def values_of(plan: ImagePlan) -> Any:
+def values_of(plan: FilePlan) -> Any:
     return json.loads(json.dumps(codec.to_values(plan)))
 
 
@@ -120,7 +120,7 @@ def test_a_distance_beyond_any_file_is_refused(distance: object) -> None:
 
 
 def test_its_functions_have_programs_of_their_own() -> None:
-    go, other = traced(planned()), traced(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), ()))
+    go, other = traced(planned()), traced(FilePlan("/lib/libssl.so.3", "", "", "libssl", (), ()))
     assert (is_go(go), is_go(other)) == (True, False)
     programs = STANDARD.of(go)
     assert (programs.entry, programs.exit, programs.error) == ("at_go_entry", "at_go_exit", "at_go_leaving")
@@ -139,7 +139,7 @@ class WithoutGo:
 
 
 def test_what_can_not_trace_it_leaves_it_alone_and_says_so() -> None:
-    go, other = traced(planned()), traced(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), ()))
+    go, other = traced(planned()), traced(FilePlan("/lib/libssl.so.3", "", "", "libssl", (), ()))
     assert not can_trace(WithoutGo(), go)  # type: ignore[arg-type]
     assert can_trace(WithoutGo(), other)  # type: ignore[arg-type]
     left, kept = (scripted(image) for image in (go, other))
