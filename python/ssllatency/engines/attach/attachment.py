@@ -28,8 +28,10 @@ from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
 from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
+from ssllatency.engines.attach.loaded import Loaded
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
 from ssllatency.engines.attach.processes import Processes
+from ssllatency.engines.attach.program_choice import ProgramChoice
 from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
     Sites,
@@ -76,7 +78,7 @@ class Attachment:
         """Takes what is opened, or opens the object of that name. `more` are programs beyond `programs` that `attach` will be
         given sites for; `tracepoints` those that `attach_tracepoint` may be called for. `beside`: another of the same targets,
         loaded already and closed later than this one, whose `processes` serve both."""
-        self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
+        self.request, self._choice = request, ProgramChoice(programs, more, tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
         self.method = choose_method(request, sessions=self.object.sessions)
         self.operations = numbered(request.images, later=request.follow is not None)
@@ -95,13 +97,25 @@ class Attachment:
             partial(can_trace, self.object),
             by_tier=request.budget is not None,
         )
-        self._times_taken_in = 0  # what is below handshakes
         self._changed_files = ChangedFiles()
         self.processes.when_ended.append(self._release)
-        self._words: dict[int, int] = {}
-        self._measured: list[str] = []  # the programs that the meter knows
         self.span = Span()
-        self._unmatched_exits: int | None = None  # when the entries began to be removed
+        self._loaded: Loaded | None = None
+
+    @property
+    def _counts(self) -> Loaded:
+        assert self._loaded  # by load()
+        return self._loaded
+
+    @property
+    def counters(self) -> ctypes.Structure:
+        """The counts that all objects keep, once it is loaded."""
+        return self._counts.counters
+
+    @property
+    def running(self) -> Running | None:
+        """The calls that run, where the object knows them."""
+        return self._loaded.running if self._loaded else None
 
     @property
     def targets(self) -> dict[int, Target]:
@@ -125,7 +139,7 @@ class Attachment:
 
     @property
     def unfollowed(self) -> str:
-        """As `processes` has it."""
+        """That of `processes`."""
         return self.processes.unfollowed
 
     @property
@@ -148,14 +162,11 @@ class Attachment:
         programs = self._adjust()
         self.object.load()
         if self.processes.meter:
-            self.processes.meter.add(self.object, programs, self._tracepoints)
-            self._measured = [*programs, *self._tracepoints]
-        self.counters = self.object.live_section(".data.counters", abi.Counters)
-        self.counters.interval = 1
-        self.running = Running(self.object) if self.object.has_map("starts") else None
+            self.processes.meter.add(self.object, programs, self._choice.tracepoints)
+        self._loaded = Loaded(self.object, [*programs, *self._choice.tracepoints])
         self._describe(0, self.images, attached=False)
         if not self.following and not self._beside and (self._filtered or self._companions):
-            self._add_to_set(sorted({pid for image in self.request.images for pid in image.pids}))
+            self._loaded.add_targets(sorted({pid for image in self.request.images for pid in image.pids}))
 
     def load_ahead(self) -> None:
         """Has the object loaded for another attachment, whose request may have images where this one's has none yet; nothing
@@ -172,7 +183,7 @@ class Attachment:
         config.slot_secret = process_slots.secret()
         config.stoppable = int(self.method is kernel.Method.PERF)
         self._share_maps()
-        programs = self._choose_programs()
+        programs = self._choice.choose(self.object, self.method, self.images, later=self.request.follow is not None)
         if self.processes.meter:
             make_room(self.object)
         return programs
@@ -207,29 +218,7 @@ class Attachment:
         if self.following:
             self.following.admit(pid, member=member)
         elif self._filtered:
-            self._add_to_set([pid])
-
-    def _add_to_set(self, pids: Iterable[int]) -> None:
-        """Writes to the set, which no program may write to meanwhile."""
-        targets: LoadedMap = self.object.map("targets", 4, ctypes.sizeof(abi.Targets))
-        for pid in pids:
-            self._words[pid >> 6] = self._words.get(pid >> 6, 0) | 1 << (pid & 63)
-            targets.update(ctypes.c_uint32(pid >> 6), abi.Targets(kin=self._words[pid >> 6]))
-
-    def _choose_programs(self) -> list[str]:
-        """Loads the programs that are needed, and says which of them are for probes. What a program may be attached with is
-        settled when it is loaded."""
-        chosen = self._programs
-        multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
-        used = dict.fromkeys((*chosen.at_sites(self.images, later=self.request.follow is not None), *self._more), multi)
-        used |= dict.fromkeys(self._tracepoints, 0)
-        if self.method is kernel.Method.SESSION:
-            used[chosen.both] = kernel.TRACE_UPROBE_SESSION
-        else:
-            used[chosen.at_return] = multi
-        for name in self.object.program_names():
-            self.object.choose_program(name, load=name in used, attach_type=used.get(name, 0))
-        return [name for name in self.object.program_names() if name in used and name not in self._tracepoints]
+            self._counts.add_targets([pid])
 
     def attach(self, more: Mapping[str, Sequence[Sites]] | None = None, below: SitesOf | None = None) -> None:
         """Attaches all or nothing; KeyboardInterrupt where a signal asks for the end. Who starts from here on is followed,
@@ -312,8 +301,7 @@ class Attachment:
 
     def hold(self, tiers: Collection[Tier]) -> None:
         """Before attaching, with a budget: these are set and taken in later, when all else is attached."""
-        self._probes.shut |= set(tiers)
-        self._probes.held |= set(tiers)
+        self._probes.hold(tiers)
 
     @property
     def held(self) -> Collection[Tier]:
@@ -328,19 +316,17 @@ class Attachment:
 
     def resume_counting(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
-        self._probes.shut -= set(tiers)
-        self._times_taken_in += Tier.BELOW in tiers
-        self._tell_shut()
-        if self._probes.held and not self._probes.held - set(tiers):  # now all is attached
+        is_last = self._probes.open(tiers)
+        self.counters.shut = self._probes.shut_word
+        if is_last:
             self.span.begin()
             if self.processes.around:
                 self.processes.around.attached()
-        self._probes.held -= set(tiers)
 
     def stop_counting(self, tiers: Collection[Tier]) -> None:
         """No call of these tiers that begins from now on counts; those that run are still seen to end."""
         self._probes.shut |= set(tiers)
-        self._tell_shut()
+        self.counters.shut = self._probes.shut_word
 
     def drop_entries(self, tiers: Collection[Tier]) -> None:
         """Of tiers that were just shut: leaves only what sees calls end, where any run on."""
@@ -348,18 +334,14 @@ class Attachment:
         if not self.is_quiet(tiers):  # else they go together with those that see calls end
             self._probes.close_entries(tiers)
 
-    def _tell_shut(self) -> None:
-        self.counters.shut = self._times_taken_in << abi.Shut.TIMES | sum(1 << tier for tier in self._probes.shut)
-
     def finish(self, tier: Tier) -> int:
         """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
         self._probes.close_tier(tier)
-        self.counters.dropped_ns[tier] = now_ns = time.monotonic_ns()
-        return self.running.drop(self._operations_of([tier]), now_ns) if self.running else 0
+        return self._counts.drop(tier, self._operations_of([tier]))
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
         """Whether no call of these tiers runs that has been seen to begin."""
-        return not (self.running and self.running.any_of(self._operations_of(tiers)))
+        return self._counts.is_quiet(self._operations_of(tiers))
 
     def _operations_of(self, tiers: Collection[Tier]) -> set[int]:
         return {number for number, name in enumerate(self.operations) if BY_NAME[name].tier in tiers}
@@ -405,7 +387,7 @@ class Attachment:
         self._probes.add_programs(self.images, more)
 
     def site_in(self, number: int) -> int | None:
-        """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""
+        """The place of a site in the image of that number that is attached; None where nothing is attached to it."""
         return self._probes.site_in(self.images[number].file)
 
     def attach_tracepoint(self, program: str) -> None:
@@ -428,19 +410,12 @@ class Attachment:
             self.running.make_room(self.counters.map_full)
 
     def running_calls(self) -> int:
-        """How many calls run now, in processes that are still there."""
+        """The number of calls that run now, in processes that are still there."""
         return self.running.count() if self.running else 0
 
     def losses(self) -> Losses:
-        """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
-        return Losses(
-            unmatched_entries=self.counters.unmatched_entries + (self.running.lost if self.running else 0),
-            left=self.counters.left + (self.running.left if self.running else 0),
-            unmatched_exits=self.counters.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
-            map_full=self.counters.map_full,
-            events_dropped=self.counters.events_dropped,
-            late_processes=self.late_processes,
-        )
+        """Everything that was missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
+        return self._counts.losses(self.late_processes)
 
     @property
     def late_processes(self) -> int:
@@ -452,21 +427,18 @@ class Attachment:
         self.processes.forget(pids)
 
     def cost(self) -> Cost | None:
-        """What tracing has cost so far, None where that isn't known; beside another attachment it is in that one's."""
+        """The cost of tracing so far, None where that isn't known; beside another attachment it is in that one's."""
         return None if self._beside else self.processes.cost()
 
     def next_interval(self) -> int:
         """Has the programs begin another interval; the number of the one that ends."""
-        ending: int = self.counters.interval
-        self.counters.interval = ending + 1
-        return ending
+        return self._counts.next_interval()
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
         ends = self.span.end()
         if ends:
-            self._unmatched_exits = self.counters.unmatched_exits
-            self.counters.stopped = 1
+            self._counts.stop()
             if self.processes.around:
                 self.processes.around.before_detach()
         self._probes.close()
@@ -476,9 +448,9 @@ class Attachment:
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""
         self.detach()
-        if self.processes.meter and self._measured:
-            self.processes.meter.leave_out(self.object, self._measured)
-            self._measured = []
+        if self.processes.meter and self._loaded and self._loaded.measured:
+            self.processes.meter.leave_out(self.object, self._loaded.measured)
+            self._loaded.measured = ()
         self.processes.when_ended = [release for release in self.processes.when_ended if release != self._release]
         if not self._beside:
             self.processes.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from ssllatency import abi
 from ssllatency.engines.attach.probing import Probing, close_side_by_side
 from ssllatency.engines.attach.sites import ImageSites, Sites, joined, sites_of
 from ssllatency.engines.base import TracedImage
@@ -40,6 +41,25 @@ class TierProbes:
         self.left_alone: set[int] = set()
         self.below: SitesOf | None = None
         self._came_back: set[Tier] = set()
+        self._times_opened = 0  # the tier BELOW
+
+    def hold(self, tiers: Collection[Tier]) -> None:
+        """Holds tiers back until they are opened for the first time."""
+        self.shut |= set(tiers)
+        self.held |= set(tiers)
+
+    def open(self, tiers: Collection[Tier]) -> bool:
+        """Opens tiers that were shut. Returns whether these were the last that were held back: now all is set."""
+        self.shut -= set(tiers)
+        self._times_opened += Tier.BELOW in tiers
+        are_last = bool(self.held) and not self.held - set(tiers)
+        self.held -= set(tiers)
+        return are_last
+
+    @property
+    def shut_word(self) -> int:
+        """The tiers that are shut, and how many times the tier BELOW was opened, as the kernel side has it."""
+        return self._times_opened << abi.Shut.TIMES | sum(1 << tier for tier in self.shut)
 
     @property
     def has_entries(self) -> bool:
