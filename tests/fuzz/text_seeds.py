@@ -14,7 +14,7 @@ from ssllatency.load.matrix.plan import Factor
 from ssllatency.load.tools import s_time
 from ssllatency.model.handshakes import Ending, Label, Part
 from ssllatency.model.recording import Recording, Run
-from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Snapshot, Target, TracedLibrary
 from ssllatency.reports.documents import document
 from ssllatency.reports.documents.recording import to_lines
 from tests.measured.handshakes import Shake, handshakes_of
@@ -49,7 +49,7 @@ def _interval(number: int, host: str = "web1") -> Snapshot:
     made = interval_of(number, [*shakes, failed], [calls_of("SSL_read", [900, 2_000_000]), retries], host)
     return replace(
         made,
-        targets=(Target(17, "nginx", (Library("/usr/lib/libssl.so.3", "ab12", "OpenSSL 3.0.19"),)),),
+        targets=(Target(17, "nginx", (TracedLibrary("/usr/lib/libssl.so.3", "ab12", "OpenSSL 3.0.19"),)),),
         missing=(Missing("SSL_connect", "/usr/lib/libssl.so.3", "no symbol and no table names it"),),
         losses=Losses(1, 0, 2, 0, 0),
         in_flight=1,

@@ -11,18 +11,18 @@ from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAME, SERVICE
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling
-from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target, TracedLibrary
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.measured.recordings import calls_of, interval_of
 
 BY = (Label.PROCESS, Label.VERSION, Label.RESUMED)
 _MS = 1_000_000
 _WINDOWS = (Sampling(("SSL_read", "SSL_write"), 0.25, 1.0, 5, 0, ()),)
-_LIBRARIES = (Library("/usr/lib/libssl.so.3", "ab12", "3.0.17"),)
+_LIBRARIES = (TracedLibrary("/usr/lib/libssl.so.3", "ab12", "3.0.17"),)
 # By PID: its name, and the labels of its service.
 PROCESSES = {
     11: ("nginx", {SERVICE: "nginx.service"}),
@@ -169,7 +169,7 @@ class Host:
             handshakes=handshakes,
             losses=Losses(map_full=7 if self.troubled else 0),
             in_flight=2,
-            cost=Cost(100, 8 * _MS, 2 * _MS, (100 if self.troubled else 900) * _MS, other_ns=_MS, elsewhere_ns=_MS // 2),
+            cost=TracingCost(100, 8 * _MS, 2 * _MS, (100 if self.troubled else 900) * _MS, other_ns=_MS, elsewhere_ns=_MS // 2),
         )
 
     def _count(self, pid: int, shakes: list[Shake]) -> None:

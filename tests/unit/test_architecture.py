@@ -202,10 +202,7 @@ def test_no_class_keeps_more_than_fifteen_attributes() -> None:
     assert attributes("class A:\n    def f(self):\n        self.a, self.b = self.c, 1") == {"A": 2}
 
 
-# One word for one thing: names of classes that are still defined more than once. The set only gets smaller.
-NOT_YET_ONE = {
-    "Bodies", "CallSite", "Cost", "Kind", "Library", "Part", "Planner", "Recorder", "Stack",
-}  # fmt: skip
+# One word for one thing.
 # Records of the kernel side bear its names, as do the types that are made of them.
 GENERATED = "abi.py"
 
@@ -220,7 +217,5 @@ def test_no_class_name_stands_for_two_things() -> None:
     for file in sorted(PACKAGE.rglob("*.py")):
         for name in classes(file.read_text()) if file.name != GENERATED else ():
             homes.setdefault(name, []).append(file.relative_to(PACKAGE).as_posix())
-    shared = {name: files for name, files in homes.items() if len(files) > 1}
-    assert {name: files for name, files in shared.items() if name not in NOT_YET_ONE} == {}
-    assert shared.keys() >= NOT_YET_ONE
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
     assert classes("class A:\n    class B: pass\nclass _C: pass") == {"A"}

@@ -48,7 +48,7 @@ class _Store:
     size: int
 
 
-class Part(Protocol):
+class CodePart(Protocol):
     """A part of an image's code."""
 
     @property
@@ -59,7 +59,7 @@ class Part(Protocol):
         """Whether the function that begins at `start` is in it."""
 
 
-def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], part: Part) -> list[int]:
+def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], part: CodePart) -> list[int]:
     """The addresses of the calls through the second offset of `path`, in the structure that the pointer at the first leads to.
 
     A function of `part` that has one such call may have others through the same field of another structure of the kind: they
@@ -69,7 +69,7 @@ def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[in
     return calls_in(bodies, sorted(starts), path)
 
 
-def calls_through_field(image: Image, machine: Machine, bodies: Bodies, offset: int, part: Part) -> list[int]:
+def calls_through_field(image: Image, machine: Machine, bodies: Bodies, offset: int, part: CodePart) -> list[int]:
     """The addresses of the calls through the pointer at `offset` of any structure. An offset that many structures have says
     little: it should be large."""
     starts = sorted(_functions(image, machine, bodies, offset, part))
@@ -102,7 +102,7 @@ def _functions(
     machine: Machine,
     bodies: Bodies,
     offset: int,
-    part: Part,
+    part: CodePart,
     may_be: Callable[[int], bool] | None = None,
 ) -> set[int]:
     """Functions in which there may be a load from `offset`; with `may_be` those of them that it takes, in which a call of the

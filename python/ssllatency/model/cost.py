@@ -30,7 +30,7 @@ class CoreCost:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TracingCost:
     """The cost of tracing. Times are nanoseconds of processor time, which the processes pay that hit the probes.
 
     `hits`, `kernel_ns`, `run_ns` and `cpu_ns` are those of the traced processes together, each as in ProcessCost; hits are
@@ -80,7 +80,7 @@ _PERHAPS = ("run_ns", "cpu_ns", "seen_ns", "attach_ns")
 _OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name != "pid")
 
 
-def difference(later: Cost | None, earlier: Cost | None) -> Cost | None:
+def difference(later: TracingCost | None, earlier: TracingCost | None) -> TracingCost | None:
     """The cost in between; None where either isn't known. A sampled figure that has fallen is 0.
 
     Where the programs' run time wasn't known yet at first, what is known of it later holds for each of their hits.
@@ -102,14 +102,14 @@ def difference(later: Cost | None, earlier: Cost | None) -> Cost | None:
     )
 
 
-def merge(costs: Sequence[Cost | None], *, one_host: bool) -> Cost | None:
+def merge(costs: Sequence[TracingCost | None], *, one_host: bool) -> TracingCost | None:
     """The cost in all; None where that of any isn't known. Processes and processors mean something on one host only."""
     known = [cost for cost in costs if cost is not None]
     if len(known) < len(costs) or not known:
         return None
     sums = {name: _sum(getattr(cost, name) for cost in known) for name in (*_KNOWN, *_PERHAPS)}
     if not one_host:
-        return Cost(**sums)  # type: ignore[arg-type]
+        return TracingCost(**sums)  # type: ignore[arg-type]
     by_pid: dict[int, list[ProcessCost]] = {}
     by_core: dict[int, int] = {}
     for cost in known:
@@ -122,10 +122,10 @@ def merge(costs: Sequence[Cost | None], *, one_host: bool) -> Cost | None:
         for pid, parts in sorted(by_pid.items())
     )
     cores = (CoreCost(core, cost_ns) for core, cost_ns in sorted(by_core.items()))
-    return Cost(**sums, processes=tuple(processes), cores=tuple(cores))  # type: ignore[arg-type]
+    return TracingCost(**sums, processes=tuple(processes), cores=tuple(cores))  # type: ignore[arg-type]
 
 
-def _since(later: Cost | ProcessCost, earlier: Cost | ProcessCost, names: Iterable[str]) -> dict[str, int | None]:
+def _since(later: TracingCost | ProcessCost, earlier: TracingCost | ProcessCost, names: Iterable[str]) -> dict[str, int | None]:
     pairs = ((name, getattr(later, name), getattr(earlier, name)) for name in names)
     since = {name: None if new is None or old is None else max(0, new - old) for name, new, old in pairs}
     if earlier.run_ns is None and later.run_ns is not None and later.hits:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Library:
+class TracedLibrary:
     """A file that holds traced functions. `build_id` is hexadecimal, "" where the file has none; `version` may be "".
     `deleted`: by now another file, or none, is at `path`."""
 
@@ -72,7 +72,7 @@ class Target:
 
     pid: int
     comm: str
-    libraries: tuple[Library, ...]
+    libraries: tuple[TracedLibrary, ...]
 
 
 @dataclass(frozen=True)
@@ -126,5 +126,5 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     handshakes: Handshakes | None = None
     client: ClientReport | None = None
-    cost: Cost | None = None
+    cost: TracingCost | None = None
     sampling: tuple[Sampling, ...] = ()

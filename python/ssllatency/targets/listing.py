@@ -9,7 +9,7 @@ from typing import Any
 
 from ssllatency.targets.containers.container import Container
 from ssllatency.targets.processes import Process
-from ssllatency.targets.survey import Stack, Survey, SurveyedFile, TlsProcess
+from ssllatency.targets.survey import ProcessStack, Survey, SurveyedFile, TlsProcess
 
 HEADINGS = ("PID", "PROCESS", "CONTAINER", "LISTENS", "TLS", "LINKED", "TRACED")
 LEFT = len(HEADINGS)
@@ -60,9 +60,9 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from survey.unread
 
 
-def untraced(stacks_of: Mapping[Process, Sequence[Stack]], *, beside_openssl: bool) -> list[str]:
+def untraced(stacks_of: Mapping[Process, Sequence[ProcessStack]], *, beside_openssl: bool) -> list[str]:
     """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
-    users: dict[tuple[Stack, bool], list[Process]] = {}
+    users: dict[tuple[ProcessStack, bool], list[Process]] = {}
     for process, stacks in stacks_of.items():
         beside = not all(stack.why_not for stack in stacks)
         for stack in stacks:
@@ -75,7 +75,7 @@ def untraced(stacks_of: Mapping[Process, Sequence[Stack]], *, beside_openssl: bo
     ]
 
 
-def _untraced(who: str, stack: Stack, *, beside_openssl: bool, beside: bool) -> str:
+def _untraced(who: str, stack: ProcessStack, *, beside_openssl: bool, beside: bool) -> str:
     """`beside`: these processes have other TLS, which is traced."""
     if stack.traceable:
         reason = stack.why_not
@@ -173,7 +173,7 @@ def _named(process: Process) -> dict[str, Any]:
     return {"pid": process.pid, "comm": process.comm}
 
 
-def _stack(stack: Stack) -> dict[str, Any]:
+def _stack(stack: ProcessStack) -> dict[str, Any]:
     return {
         "implementation": stack.implementation,
         "version": stack.version or None,

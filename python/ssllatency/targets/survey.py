@@ -33,7 +33,7 @@ class SurveyedFile:
 
 
 @dataclass(frozen=True)
-class Stack:
+class ProcessStack:
     """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it is.
     `traceable`: other files of the implementation are traced; `doubt`: a sentence where it is uncertain whether the process
     does TLS by it."""
@@ -53,7 +53,7 @@ class TlsProcess:
     PID namespace of its own."""
 
     process: Process
-    stacks: tuple[Stack, ...]
+    stacks: tuple[ProcessStack, ...]
     container: Container | None = None
     own_pid: int | None = None
     listens: tuple[Listener, ...] | None = None
@@ -91,7 +91,7 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, (*many, *unread))
 
 
-def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[Stack, ...]]:
+def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[ProcessStack, ...]]:
     """The TLS implementations in each of these processes, without containers and ports: descriptors, of which there may be as
     many as connections, aren't read. `describe` as for survey(); what can't be inspected is left out."""
     looks, _ = _look(processes, proc)
@@ -143,7 +143,7 @@ def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict
     return facts_of, (*unread, *unopened.sentences())
 
 
-def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ...]:
+def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessStack, ...]:
     files = [
         SurveyedFile(mapped.path, mapped.deleted, facts[identity])
         for identity, mapped in look.candidates.items()
@@ -156,11 +156,11 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ..
     return (*_traceable(files, look.executable), *untraced)
 
 
-def _untraced(name: str, version: str, linked: str, *files: SurveyedFile, doubt: str = "") -> Stack:
-    return Stack(name, version, linked, f"{name} isn't traced", files, traceable=False, doubt=doubt)
+def _untraced(name: str, version: str, linked: str, *files: SurveyedFile, doubt: str = "") -> ProcessStack:
+    return ProcessStack(name, version, linked, f"{name} isn't traced", files, traceable=False, doubt=doubt)
 
 
-def _traceable(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
+def _traceable(files: list[SurveyedFile], executable: str | None) -> tuple[ProcessStack, ...]:
     """All implementations in one process that can be traced: one entry for the traced files of each name, and
     one for each file that isn't traced. Several traced versions in an entry are distinguished by their files."""
     parts: dict[str, list[SurveyedFile]] = defaultdict(list)
@@ -176,10 +176,10 @@ def _is_called(file: SurveyedFile) -> bool:
     return called(file.facts.libraries)
 
 
-def _stack(name: str, files: list[SurveyedFile], executable: str | None, obstacle: str = "") -> Stack:
+def _stack(name: str, files: list[SurveyedFile], executable: str | None, obstacle: str = "") -> ProcessStack:
     versions = dict.fromkeys(file.facts.release for file in files if file.facts.release)
     static = any(file.path == executable for file in files if obstacle or _is_called(file))
-    return Stack(name, ", ".join(versions), "static" if static else "shared", obstacle, tuple(files))
+    return ProcessStack(name, ", ".join(versions), "static" if static else "shared", obstacle, tuple(files))
 
 
 def _has_lower(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:

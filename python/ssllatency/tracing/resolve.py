@@ -18,7 +18,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.model.cost import Moment
-from ssllatency.model.snapshot import Library, Snapshot, Target
+from ssllatency.model.snapshot import Snapshot, Target, TracedLibrary
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
@@ -395,13 +395,13 @@ def _completed(images: Sequence[TracedImage], beside: Sequence[TracedImage] = ()
     return tuple(replace(image, plan=plan) for image, plan in zip(images, plans, strict=False))
 
 
-def library_of(image: TracedImage, *, deleted: bool = False) -> Library:
+def library_of(image: TracedImage, *, deleted: bool = False) -> TracedLibrary:
     """The image as reports name it."""
-    return Library(image.plan.path, image.plan.build_id, image.plan.version, deleted=deleted)
+    return TracedLibrary(image.plan.path, image.plan.build_id, image.plan.version, deleted=deleted)
 
 
 def _targets(files: list[TracedFile], images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
-    libraries: dict[int, list[Library]] = defaultdict(list)
+    libraries: dict[int, list[TracedLibrary]] = defaultdict(list)
     for file, image in zip(files, images, strict=True):
         for pid in image.pids:
             libraries[pid].append(library_of(image, deleted=file.mapping.deleted))
@@ -419,7 +419,7 @@ def _left_out(files: Sequence[TracedFile]) -> list[str]:
 
 def _replaced(targets: Iterable[Target]) -> list[str]:
     """A sentence for each file that is no longer on disk as it is mapped."""
-    users: dict[Library, list[int]] = defaultdict(list)
+    users: dict[TracedLibrary, list[int]] = defaultdict(list)
     for target in targets:
         for library in target.libraries:
             if library.deleted:

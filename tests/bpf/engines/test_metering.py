@@ -17,7 +17,7 @@ from ssllatency.engines.bpf.process_slots import slot_of
 from ssllatency.engines.cost.hits import possible_cores
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.arithmetic.snapshots import difference
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import Role
 from tests.bpf.conftest import Subject, running
@@ -29,7 +29,7 @@ def known() -> HitCosts:
     return COSTS
 
 
-def measured(session: TraceSession) -> Cost:
+def measured(session: TraceSession) -> TracingCost:
     """Detaches, reads and closes the session."""
     session.attachment.processes.measure()
     session.detach()
@@ -63,7 +63,7 @@ def test_every_hit_is_counted(subject: Subject, engine: str) -> None:
     assert sum(core.cost_ns for core in cost.cores) == pytest.approx(cost.total_ns, abs=kernel_rounding(cost))
 
 
-def kernel_rounding(cost: Cost) -> int:
+def kernel_rounding(cost: TracingCost) -> int:
     """Each figure of run time is rounded by itself."""
     return len(cost.cores) + 1
 

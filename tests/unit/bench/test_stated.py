@@ -11,7 +11,7 @@ import pytest
 from bench import stated
 from bench.rounds import COST, Visit
 from bench.stated import PER_CALL, SHARE, StatedCost, stated_cost
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.reports.documents.cost import cost_fields
 
 COSTS = (1000.0, 1010.0, 990.0, 1005.0, 995.0)  # without a tracer
@@ -25,7 +25,7 @@ def visits(quantity: str, *values: float, traced: float = 2000.0) -> list[Visit]
 
 
 def test_the_cost_of_a_document_is_read() -> None:
-    cost = Cost(hits=10, kernel_ns=6000, run_ns=1500, cpu_ns=50_000, other_ns=300)
+    cost = TracingCost(hits=10, kernel_ns=6000, run_ns=1500, cpu_ns=50_000, other_ns=300)
     assert stated_cost(json.dumps({"schema": "ssllatency/1", **cost_fields(cost)})) == StatedCost(7500, 0.15, 300)
     seen = cost_fields(replace(cost, seen_ns=10_000))
     assert stated_cost(json.dumps({"schema": "ssllatency/1", **seen})) == StatedCost(7500, 0.2, 300)

@@ -16,7 +16,7 @@ from ssllatency.probes.listing import render
 from ssllatency.probes.plan import FilePlan, MissingOperation
 from ssllatency.reports.text.page import Page
 from ssllatency.targets import Process, Survey
-from ssllatency.targets.survey import Stack, TlsProcess
+from ssllatency.targets.survey import ProcessStack, TlsProcess
 
 PLAIN = Page(80, most=80)
 COLOURED = replace(PLAIN, colour=True)
@@ -59,8 +59,8 @@ def test_probes_shows_what_is_not_probed() -> None:
 
 def test_targets_shows_what_is_not_traced() -> None:
     openssl, go = (
-        Stack("OpenSSL", "3.0.19", "shared", ""),
-        Stack("Go crypto/tls", "1.22", "static", "Go isn't traced", traceable=False),
+        ProcessStack("OpenSSL", "3.0.19", "shared", ""),
+        ProcessStack("Go crypto/tls", "1.22", "static", "Go isn't traced", traceable=False),
     )
     rows = (
         TlsProcess(Process(10, 1, HOSTILE, 1), (openssl,), listens=()),

@@ -14,7 +14,7 @@ from tests.measured.handshakes import Shake, handshakes_of, times_of
 from tests.unit.reports.report_samples import busy
 
 from ssllatency.cli.command_line import run
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Part
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot
@@ -68,7 +68,7 @@ def test_what_is_true_of_both_is_said_once(capsys: pytest.CaptureFixture[str], t
         busy(),
         handshakes=made,
         losses=Losses(map_full=3),
-        cost=Cost(hits=1_000, kernel_ns=500_000, run_ns=200_000, cpu_ns=50_000_000),
+        cost=TracingCost(hits=1_000, kernel_ns=500_000, run_ns=200_000, cpu_ns=50_000_000),
         notes=("A library was replaced.",),
         missing=(Missing("SSL_peek", "libssl.so.3", "stripped"),),
     )

@@ -24,7 +24,7 @@ from ssllatency.facts import FileFacts
 from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.sockets.listening import Listener
-from ssllatency.targets.survey import Stack, SurveyedFile, TlsProcess
+from ssllatency.targets.survey import ProcessStack, SurveyedFile, TlsProcess
 from ssllatency.tracing import file_facts, first_look
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
 from ssllatency.tracing.planning import findings
@@ -51,11 +51,11 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
     """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, one whose
     handshakes can't be followed, and no listener."""
     openssl, go, rustls = (
-        Stack("OpenSSL", "3.0.19", "shared", ""),
-        Stack(
+        ProcessStack("OpenSSL", "3.0.19", "shared", ""),
+        ProcessStack(
             "Go crypto/tls", "1.22", "static", "", (SurveyedFile("/caddy", deleted=False, facts=FileFacts(("crypto/tls",))),)
         ),
-        Stack("rustls", "0.23", "static", "rustls isn't traced", traceable=False),
+        ProcessStack("rustls", "0.23", "static", "rustls isn't traced", traceable=False),
     )
     port = (Listener(443, "::"),)
     rows = (

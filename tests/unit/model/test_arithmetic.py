@@ -14,7 +14,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, add_series, by_function, difference, merge
 from ssllatency.model.client import ClientReport
 from ssllatency.model.histogram import quantile_rank
-from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target, TracedLibrary
 from ssllatency.model.timed import quantile_ns
 
 HOSTS = ("web1", "web2")
@@ -163,7 +163,7 @@ def test_merge_takes_the_earliest_start_and_adds_the_time() -> None:
 
 
 def test_merge_keeps_each_process_once_with_all_its_libraries() -> None:
-    ssl, crypto = Library("libssl.so.3", "aa", ""), Library("libcrypto.so.3", "bb", "")
+    ssl, crypto = TracedLibrary("libssl.so.3", "aa", ""), TracedLibrary("libcrypto.so.3", "bb", "")
     first = replace(measured(), targets=(Target(17, "nginx", (ssl,)),))
     second = replace(measured(), targets=(Target(17, "nginx", (ssl, crypto)), Target(18, "nginx", ())))
     assert merge(first, second).targets == (Target(17, "nginx", (ssl, crypto)), Target(18, "nginx", ()))

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ssllatency.model.cost import CoreCost, Cost, ProcessCost, difference, merge
+from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost, difference, merge
 
-EARLIER = Cost(10, 5_000, 1_000, 100_000, 4, 2_000, 50, (ProcessCost(7, 10, 5_000, 1_000, 100_000),), (CoreCost(0, 6_000),))
-LATER = Cost(
+EARLIER = TracingCost(
+    10, 5_000, 1_000, 100_000, 4, 2_000, 50, (ProcessCost(7, 10, 5_000, 1_000, 100_000),), (CoreCost(0, 6_000),)
+)
+LATER = TracingCost(
     30,
     15_000,
     4_000,
@@ -36,7 +38,7 @@ def test_no_share_of_a_time_that_is_not_known_or_nothing() -> None:
 
 
 def test_a_difference_is_what_was_paid_in_between() -> None:
-    assert difference(LATER, EARLIER) == Cost(
+    assert difference(LATER, EARLIER) == TracingCost(
         20,
         10_000,
         3_000,
@@ -74,7 +76,7 @@ def test_run_time_that_was_not_known_at_first_is_that_of_the_hits_since() -> Non
 
 
 def test_a_sum_on_one_host_keeps_processes_and_processors() -> None:
-    assert merge([EARLIER, LATER], one_host=True) == Cost(
+    assert merge([EARLIER, LATER], one_host=True) == TracingCost(
         40,
         20_000,
         5_000,
@@ -88,7 +90,7 @@ def test_a_sum_on_one_host_keeps_processes_and_processors() -> None:
 
 
 def test_a_sum_over_hosts_has_only_totals() -> None:
-    assert merge([EARLIER, LATER], one_host=False) == Cost(40, 20_000, 5_000, 600_000, 13, 6_500, 110)
+    assert merge([EARLIER, LATER], one_host=False) == TracingCost(40, 20_000, 5_000, 600_000, 13, 6_500, 110)
 
 
 def test_a_sum_of_which_a_part_is_unknown_is_unknown() -> None:

@@ -13,7 +13,7 @@ from tests.measured.recordings import recording_of
 
 from ssllatency.cli.command_line import run
 from ssllatency.model.recording import Recording
-from ssllatency.model.snapshot import Library, Missing, Target
+from ssllatency.model.snapshot import Missing, Target, TracedLibrary
 from ssllatency.output.printing import harmless
 from ssllatency.output.stream import Output
 from ssllatency.reports.documents.recording import to_lines
@@ -32,7 +32,7 @@ def foreign(folder: Path, seed: int) -> str:
                 each,
                 kernel=ODD,
                 engine=ODD,
-                targets=(Target(1, ODD, (Library(f"/{ODD}", "ab", ODD),)),),
+                targets=(Target(1, ODD, (TracedLibrary(f"/{ODD}", "ab", ODD),)),),
                 missing=(Missing(ODD, ODD, ODD),),
                 notes=(ODD,),
                 series=tuple(replace(series, function=f"{series.function}{ODD}") for series in each.series),

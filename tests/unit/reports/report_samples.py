@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
-from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target, TracedLibrary
 from ssllatency.reports.text.trace import render
 
 GOLDEN = Path(__file__).parent / "golden"
 
-LIBSSL = Library("/usr/lib/x86_64-linux-gnu/libssl.so.3", "5a6f", "")
-LIBCRYPTO = Library("/usr/lib/x86_64-linux-gnu/libcrypto.so.3", "9c01", "OpenSSL 3.0.19 27 Jan 2026")
+LIBSSL = TracedLibrary("/usr/lib/x86_64-linux-gnu/libssl.so.3", "5a6f", "")
+LIBCRYPTO = TracedLibrary("/usr/lib/x86_64-linux-gnu/libcrypto.so.3", "9c01", "OpenSSL 3.0.19 27 Jan 2026")
 
 
 def series_of(

@@ -10,12 +10,12 @@ import pytest
 from tests.unit.reports.report_samples import busy
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.rows.cost import cost_sentences
 from ssllatency.reports.text.trace import render
 
-COST = Cost(
+COST = TracingCost(
     hits=1_000,
     kernel_ns=500_000,
     run_ns=200_000,
@@ -66,7 +66,7 @@ def test_what_the_processes_show_is_told_beside_it() -> None:
 
 
 def test_who_hit_no_probe_paid_nothing() -> None:
-    assert cost_sentences(Cost(0, 0, 0, 50_000_000)) == []
+    assert cost_sentences(TracingCost(0, 0, 0, 50_000_000)) == []
 
 
 def test_the_report_ends_with_it() -> None:
@@ -81,11 +81,11 @@ def test_the_report_ends_with_it() -> None:
         replace(COST, other_hits=3, other_ns=4, elsewhere_ns=5),
         replace(COST, seen_ns=6),
         replace(COST, attach_ns=30_000_000),
-        Cost(0, 0, 0, 0),
+        TracingCost(0, 0, 0, 0),
     ],
     ids=["usual", "unknown parts", "others", "seen", "attaching", "nothing"],
 )
-def test_a_document_holds_all_of_it(cost: Cost) -> None:
+def test_a_document_holds_all_of_it(cost: TracingCost) -> None:
     snapshot = replace(busy(), cost=cost)
     assert from_json(to_json(snapshot, by_process=True)) == snapshot
     assert json.loads(to_json(snapshot))["cost"]["share"] == cost.share

@@ -25,7 +25,7 @@ from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.recording import Recording
-from ssllatency.model.snapshot import Library, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target, TracedLibrary
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.settings import PlanSettings
@@ -80,7 +80,7 @@ def measured(image_plan: FilePlan, names: Names) -> Snapshot:
     read = LinearHistogram.from_values(0, 1000, 200, [WALL_NS])
     times = ExponentialHistogram.from_values([WALL_NS])
     series = Series("madeup_read", Outcome.SUCCESS, PID, WALL_NS, WALL_NS, WALL_NS, times, read)
-    library = Library(image_plan.path, image_plan.build_id, image_plan.version)
+    library = TracedLibrary(image_plan.path, image_plan.build_id, image_plan.version)
     targets = (Target(PID, "server", (library,)),)
     return Snapshot("host", "6.1", "libbpf", "2030-01-31T12:00:00+00:00", 1.0, targets, (series,), handshakes=handshakes)
 

@@ -49,7 +49,7 @@ from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
 from ssllatency.engines.cost.hits import make_room
 from ssllatency.engines.follow.following import Following
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.stacks.operation import Tier
@@ -426,7 +426,7 @@ class Attachment:
         """Takes processes that have ended out of the targets; those that were late stay counted."""
         self.processes.forget(pids)
 
-    def cost(self) -> Cost | None:
+    def cost(self) -> TracingCost | None:
         """The cost of tracing so far, None where that isn't known; beside another attachment it is in that one's."""
         return None if self._beside else self.processes.cost()
 

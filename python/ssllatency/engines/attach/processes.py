@@ -16,7 +16,7 @@ from ssllatency.engines.cost.spent import Spent
 from ssllatency.engines.follow.following import Following
 from ssllatency.engines.read.io_calls import IoCalls
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.sampling import Work
 from ssllatency.model.snapshot import Target
 
@@ -85,7 +85,7 @@ class Processes:
         if self.meter:
             self.meter.tick(self.targets)
 
-    def cost(self) -> Cost | None:
+    def cost(self) -> TracingCost | None:
         """The cost of tracing so far, None where that isn't known."""
         cost = self.meter.read(self.targets) if self.meter else None
         if cost and self.around:

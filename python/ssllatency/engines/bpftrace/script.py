@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From plans to the text of a bpftrace script: a pure function. A `Recorder` decides what is recorded of a call.
+"""From plans to the text of a bpftrace script: a pure function. A `CallRecorder` decides what is recorded of a call.
 
 Starts are kept in @running by process, stack pointer at entry and operation, as in the BPF object. The text keeps to what
 bpftrace has had since 0.17: no functions, variables declared in the block that uses them.
@@ -32,7 +32,7 @@ NO_RETURN_PROBES = "it needs a return probe, which bpftrace can't set with the s
 _LONGEST_CHAIN = 16  # processes that a condition names one by one; more are looked up
 
 
-class Recorder(Protocol):
+class CallRecorder(Protocol):
     """The statements that record a call: $ns is how long it took, $outcome an abi.Outcome."""
 
     begin_lost: str
@@ -47,7 +47,7 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class ScriptProbe:
     """One probe's text: what it attaches to, its condition, and its statements."""
 
     site: str
@@ -83,7 +83,13 @@ def sites(image: TracedImage) -> dict[str, int]:
 
 
 def render(
-    images: Sequence[TracedImage], recorder: Recorder, *, role: Side, everyone: bool, begin: Lines, extra: Sequence[str] = ()
+    images: Sequence[TracedImage],
+    recorder: CallRecorder,
+    *,
+    role: Side,
+    everyone: bool,
+    begin: Lines,
+    extra: Sequence[str] = (),
 ) -> str:
     """The script. `begin` are statements of BEGIN, `extra` whole probes that come last.
 
@@ -91,7 +97,7 @@ def render(
     """
     images = [scripted(image) for image in images]
     names = operations_of(images)
-    parts: dict[plan.Role, list[Part]] = {plan.Role.EXIT: [], plan.Role.ENTRY: []}
+    parts: dict[plan.Role, list[ScriptProbe]] = {plan.Role.EXIT: [], plan.Role.ENTRY: []}
     lookups: Lines = []
     for index, image in enumerate(images):
         condition = "" if everyone and not image.companion else _condition(index, image.pids)
@@ -101,7 +107,7 @@ def render(
             call = _Call(image, BY_NAME[planned.operation], names.index(planned.operation), recorder, role)
             for probe in planned.probes:
                 site = f"uprobe:{image.file}:{site_name(planned.operation, probe)}"
-                parts[probe.role].append(Part(site, call.condition(probe, condition), call.body(probe)))
+                parts[probe.role].append(ScriptProbe(site, call.condition(probe, condition), call.body(probe)))
     probes = [line for part in _joined(parts[plan.Role.ENTRY] + parts[plan.Role.EXIT]) for line in part]
     return _indented(["BEGIN", "{", *lookups, *begin, "}", *probes, *extra])
 
@@ -117,7 +123,7 @@ class _Call:
     image: TracedImage
     operation: Operation
     number: int
-    recorder: Recorder
+    recorder: CallRecorder
     role: Side
 
     @property
@@ -180,7 +186,7 @@ class _Call:
         return bpftrace_judge.unsuccessful_ssl(self.image.plan.offsets, stack_named(self.image.plan.stack).codes, emit)
 
 
-def _joined(parts: Sequence[Part]) -> list[Lines]:
+def _joined(parts: Sequence[ScriptProbe]) -> list[Lines]:
     """The lines of each probe; those that do the same are one with several attach points."""
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for part in parts:

@@ -16,7 +16,7 @@ from ssllatency.engines.cost.payers import Payers
 from ssllatency.engines.cost.run_time import RunTime
 from ssllatency.engines.cost.spent import Paid, Payment, Spent
 from ssllatency.engines.read.cpu_time import ProcessTimes
-from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
 from ssllatency.model.keyed import KeyedCache
 from ssllatency.probes.costs import REFERENCE, HitCosts
 
@@ -84,7 +84,7 @@ class CostMeter:
             self._asking = None
         return self._costs
 
-    def read(self, pids: Iterable[int]) -> Cost | None:
+    def read(self, pids: Iterable[int]) -> TracingCost | None:
         """All that was paid so far; None where it isn't known what a hit takes. `pids` as for `tick`."""
         costs = self.hit_costs()
         if costs is None or not self._tables:
@@ -144,7 +144,7 @@ class CostMeter:
         """The time of so many hits, with the programs."""
         return cost_ns(counts, costs) + (self._run_ns(counts) or 0)
 
-    def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> Cost:
+    def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> TracingCost:
         slots = self._slots(hits, seen)
         others = added(counts for slot, counts in hits.by_slot.items() if slot not in slots)
         own = hits.of_slots(slots)
@@ -154,7 +154,7 @@ class CostMeter:
         for pid in sorted(seen):
             by_slot.setdefault(slot_of(pid), []).append(pid)
         alone = ((pids[0], hits.by_slot[slot]) for slot, pids in by_slot.items() if len(pids) == 1 and slot in hits.by_slot)
-        return Cost(
+        return TracingCost(
             hits=sum(own),
             kernel_ns=cost_ns(own, costs),
             run_ns=self._run_ns(own),

@@ -12,7 +12,7 @@ from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.facts import facts_of
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Group, Handshakes, Label, Offload, Part, Tallies
 from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.process_label import pid_of
@@ -224,7 +224,7 @@ def _of_offload(offload: Offload) -> Iterator[Found]:
         yield "ssllatency.offload.lanes", labels({**function, names.LANES: "empty"}), empty
 
 
-def _of_cost(cost: Cost) -> Iterator[Found]:
+def _of_cost(cost: TracingCost) -> Iterator[Found]:
     paid = {"traced": cost.total_ns, "others": cost.other_ns, "elsewhere": cost.elsewhere_ns}
     for payer, duration_ns in paid.items():
         yield "ssllatency.overhead.cpu", labels({names.PAYER: payer}), duration_ns / 1e9

@@ -15,7 +15,7 @@ from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
 from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
 from ssllatency.export.metrics.ledger import Folded, Ledger, ServiceLookup, Value
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.snapshot import Snapshot
 
@@ -41,7 +41,7 @@ class Exposition:
         self._by_process = ByProcess()
         self._of_services: KeyedCache[Labels, Folded | Labels, tuple[Point, ...]] = KeyedCache(_of_service)
         self._highest: dict[tuple[str, Labels], float] = {}
-        self._cost: Cost | None = None
+        self._cost: TracingCost | None = None
 
     def gone(self) -> set[int]:
         """The processes that have ended, whom the engine may forget after the next reading; to be called before its snapshot
@@ -86,9 +86,9 @@ class Exposition:
         about = {"version": __version__, "engine": snapshot.engine, "kernel": snapshot.kernel}
         yield "ssllatency.build.info", labels(about), 1
 
-    def _overhead(self, cost: Cost | None) -> float | None:
+    def _overhead(self, cost: TracingCost | None) -> float | None:
         """What tracing took since the last reading; None where that isn't known, or the processes did nothing."""
-        before, self._cost = self._cost or Cost(0, 0, 0, 0), cost
+        before, self._cost = self._cost or TracingCost(0, 0, 0, 0), cost
         if cost is None or cost.cpu_ns is None or before.cpu_ns is None or cost.cpu_ns <= before.cpu_ns:
             return None
         return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
 from ssllatency.reports.documents.fields import DocumentField
 
 
-def cost_fields(cost: Cost) -> dict[str, object]:
+def cost_fields(cost: TracingCost) -> dict[str, object]:
     """The object as plain data; `share` follows from the rest."""
     values = {"share": cost.share, **asdict(cost)}
     if cost.attach_ns is None:
@@ -17,12 +17,12 @@ def cost_fields(cost: Cost) -> dict[str, object]:
     return {"cost": values}
 
 
-def read_cost(root: DocumentField) -> Cost | None:
+def read_cost(root: DocumentField) -> TracingCost | None:
     """The cost of the document's tracing; None where it doesn't say."""
     cost = root.optional("cost")
     if not cost:
         return None
-    return Cost(
+    return TracingCost(
         hits=cost.get("hits").whole(),
         kernel_ns=cost.get("kernel_ns").whole(),
         run_ns=_perhaps(cost.get("run_ns")),

@@ -16,7 +16,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, by_function
 from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import LinearHistogram
-from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target, TracedLibrary
 from ssllatency.reports.documents.client import client_fields, read_client
 from ssllatency.reports.documents.cost import cost_fields, read_cost
 from ssllatency.reports.documents.fields import DocumentField
@@ -131,10 +131,10 @@ def _read_target(target: DocumentField) -> Target:
     return Target(target.get("pid").whole(), target.get("comm").text(), libraries)
 
 
-def _read_library(library: DocumentField) -> Library:
+def _read_library(library: DocumentField) -> TracedLibrary:
     path, build_id, version = (library.get(name).text() for name in ("path", "build_id", "version"))
     deleted = library.optional("deleted")
-    return Library(path, build_id, version, deleted=bool(deleted and deleted.flag()))
+    return TracedLibrary(path, build_id, version, deleted=bool(deleted and deleted.flag()))
 
 
 def _read_missing(missing: DocumentField) -> Missing:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Cause, Handshakes
 from ssllatency.model.live.history import Failures
 from ssllatency.model.live.rows import LiveRow, handshakes_of
@@ -51,7 +51,7 @@ def cost(shown: Shown) -> str:
     return ", ".join(filter(None, (_of_probes(shown.window.snapshot.cost), own)))
 
 
-def _of_probes(paid: Cost | None) -> str:
+def _of_probes(paid: TracingCost | None) -> str:
     if paid is None:
         return ""
     if paid.cpu_ns:

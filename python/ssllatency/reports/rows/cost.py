@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.reports.words.units import counted, duration, share
 
 
-def cost_sentences(cost: Cost | None) -> list[str]:
+def cost_sentences(cost: TracingCost | None) -> list[str]:
     """The costs to the traced processes, then those to others; nothing where that isn't known, or nobody has paid."""
     if cost is None:
         return []
@@ -32,13 +32,13 @@ def cost_sentences(cost: Cost | None) -> list[str]:
     return sentences
 
 
-def _paid(cost: Cost) -> str:
+def _paid(cost: TracingCost) -> str:
     least = "at least " if cost.run_ns is None else ""
     if cost.cpu_ns:
         return f"{least}{share(cost.total_ns, cost.cpu_ns)} of the traced processes' CPU time"
     return f"{least}{duration(cost.total_ns)} of CPU time"
 
 
-def _each(cost: Cost) -> str:
+def _each(cost: TracingCost) -> str:
     each = f"{duration(cost.total_ns / cost.hits)} each"
     return each if cost.run_ns is not None else f"{each} beside the BPF programs' own run time, which isn't known"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from ssllatency.model.cost import Cost
+from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.rows import losses as loss_rows
@@ -62,7 +62,7 @@ def lost(losses: Losses, handshakes: Handshakes | None = None, title: str = "Los
     return [title, *lines] if lines else []
 
 
-def costs(cost: Cost | None, width: int = WIDTH) -> list[list[str]]:
+def costs(cost: TracingCost | None, width: int = WIDTH) -> list[list[str]]:
     """The cost of tracing, a block for each sentence."""
     return [wrapped(sentence, hanging="  ", width=width) for sentence in cost_sentences(cost)]
 

@@ -23,7 +23,7 @@ from ssllatency.stacks.go.functions import Functions
 _NEVER_RETURN = ("runtime.panic", "runtime.goPanic", "runtime.gopanic", "runtime.throw", "runtime.fatal")
 
 
-class Bodies:
+class GoBodies:
     """The control flow of functions. `code` decodes the image's instructions, each once."""
 
     def __init__(self, code: Code, functions: Functions) -> None:
@@ -90,7 +90,7 @@ def calls_to(machine: str, code: bytes, target: int) -> Iterator[int]:
 
 
 class _Builder:
-    def __init__(self, bodies: Bodies, code: Code, function: Function, depths: Depths) -> None:
+    def __init__(self, bodies: GoBodies, code: Code, function: Function, depths: Depths) -> None:
         self._bodies, self._code, self._depths = bodies, code, depths
         self._own = (function.address, function.address + function.size)
         self._nodes: dict[int, Instruction] = {}

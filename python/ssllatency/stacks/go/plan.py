@@ -12,9 +12,9 @@ from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function
 from ssllatency.stacks.go import verify
-from ssllatency.stacks.go.body import Bodies
+from ssllatency.stacks.go.body import GoBodies
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import CallSite, EntrySite, call_sites, entry_site, exit_sites
+from ssllatency.stacks.go.sites import CallWithBranch, EntrySite, call_sites, entry_site, exit_sites
 from ssllatency.stacks.go.traced_functions import Shape, TracedFunction, functions_of
 
 # What grows a stack: runtime.morestack, .morestack_noctxt and .morestackc.
@@ -33,18 +33,18 @@ class FunctionPlan:
     size: int = 0
     entry: EntrySite | None = None
     exits: tuple[int, ...] = ()
-    calls: tuple[CallSite, ...] = ()
+    calls: tuple[CallWithBranch, ...] = ()
     inlined_into: tuple[str, ...] = ()
     obstacle: str = ""
 
 
-class Planner:
+class FunctionPlanner:
     """Plans the functions of one executable. ElfError from the constructor where its table of functions can't be read."""
 
     def __init__(self, program: Program, emulation: Emulation = BASELINE) -> None:
         self._program, self._emulation = program, emulation
         machine: Machine = Aarch64() if program.image.machine == "aarch64" else X86()
-        self._bodies = Bodies(Code(program.image, machine), program.functions)
+        self._bodies = GoBodies(Code(program.image, machine), program.functions)
         named = (function for name in _GROWS for function in program.functions.named(name))
         self._grows = frozenset(function.address for function in named)
 
@@ -63,7 +63,7 @@ class Planner:
 
     def _sites(
         self, traced: TracedFunction, function: Function
-    ) -> tuple[EntrySite | None, tuple[int, ...], tuple[CallSite, ...]]:
+    ) -> tuple[EntrySite | None, tuple[int, ...], tuple[CallWithBranch, ...]]:
         if function.size > _LARGEST:
             raise Unplannable("it is too large to be followed")
         graph = self._bodies.graph(function)
@@ -98,5 +98,5 @@ def plan_functions(
     program: Program, functions: Iterable[TracedFunction], emulation: Emulation = BASELINE
 ) -> list[FunctionPlan]:
     """The plans of these functions."""
-    planner = Planner(program, emulation)
+    planner = FunctionPlanner(program, emulation)
     return [planner.plan(function) for function in functions]

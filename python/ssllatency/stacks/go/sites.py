@@ -46,7 +46,7 @@ class EntrySite:
 
 
 @dataclass(frozen=True)
-class CallSite:
+class CallWithBranch:
     """A call within a function, and the branch behind it that control is sure to reach next in the function."""
 
     call: int
@@ -159,7 +159,7 @@ def exit_sites(graph: Graph) -> tuple[int, ...]:
     return exits
 
 
-def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tuple[CallSite, ...]:
+def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tuple[CallWithBranch, ...]:
     """The calls of `callee`, each with the branch that comes first behind it: both emulated. Unplannable with the reason where
     there are none, or control may go another way in between."""
     sites = []
@@ -168,7 +168,7 @@ def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tu
             branch = _branch_behind(graph, instruction)
             if branch is None or {instruction.cost(emulation), branch.cost(emulation)} != {Cost.EMULATED}:
                 raise Unplannable(f"no branch comes first behind its call at {address:#x}")
-            sites.append(CallSite(address, branch.address))
+            sites.append(CallWithBranch(address, branch.address))
     if not sites:
         raise Unplannable(f"it doesn't call the function at {callee:#x}")
     return tuple(sites)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ssllatency.code.machine import Emulation
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Image
-    from ssllatency.stacks.go.plan import Planner
+    from ssllatency.stacks.go.plan import FunctionPlanner
     from ssllatency.stacks.go.program import Program
     from ssllatency.stacks.operation import Operation
 
@@ -57,7 +57,7 @@ def _program(image: Image) -> Program:
 class GoSites:
     """Finds the sites of operations in one program."""
 
-    def __init__(self, planner: Planner, machine: str) -> None:
+    def __init__(self, planner: FunctionPlanner, machine: str) -> None:
         self._planner, self._machine = planner, machine
 
     def sites(self, operation: Operation) -> FunctionSites | None:
@@ -144,9 +144,9 @@ class Go(Stack):
 
     def site_planner(self, image: Image, emulation: Emulation) -> GoSites:
         """By the runtime's own tables."""
-        from ssllatency.stacks.go.plan import Planner
+        from ssllatency.stacks.go.plan import FunctionPlanner
 
-        return GoSites(Planner(_program(image), emulation), image.machine)
+        return GoSites(FunctionPlanner(_program(image), emulation), image.machine)
 
     def version(self, image: Image) -> str:
         """Go's version."""

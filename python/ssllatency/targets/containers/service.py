@@ -25,7 +25,7 @@ _SHOWN = 8  # characters of a pod's UID
 NamesOf = Callable[[str], Mapping[str, str]]  # the names of containers, by ID, as far as they are known
 
 
-class Kind(StrEnum):
+class ServiceKind(StrEnum):
     """The source of the service's name. COMM: nothing but the process's own name."""
 
     POD = "pod"
@@ -40,7 +40,7 @@ class Service:
     anybody: it is to be made printable where it is shown."""
 
     name: str
-    kind: Kind
+    kind: ServiceKind
 
 
 def service_of(pid: int, comm: str, proc: Path = PROC, root: Path = Path("/")) -> Service:
@@ -59,15 +59,15 @@ def service_in(cgroup: str, comm: str, names_of: NamesOf) -> Service:
         contained = _contained(containers[-1], names_of)
         return replace(contained, name=owner_of(cgroup) + contained.name)
     unit = unit_of(cgroup)
-    return Service(unit, Kind.UNIT) if unit else Service(comm, Kind.COMM)
+    return Service(unit, ServiceKind.UNIT) if unit else Service(comm, ServiceKind.COMM)
 
 
 def _contained(container: Container, names_of: NamesOf) -> Service:
     name = names_of(container.id).get(container.id, "") if container.is_hosts else ""
     if container.pod:
         pod = "/".join(name.split("/")[:2]) if name.count("/") >= 2 else f"pod:{container.pod[:_SHOWN]}"
-        return Service(pod, Kind.POD)
-    return Service(f"{container.runtime}:{name}" if name else container.shown, Kind.CONTAINER)
+        return Service(pod, ServiceKind.POD)
+    return Service(f"{container.runtime}:{name}" if name else container.shown, ServiceKind.CONTAINER)
 
 
 def unit_of(cgroup: str) -> str:

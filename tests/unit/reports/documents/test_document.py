@@ -18,7 +18,7 @@ from tests.unit.reports.report_samples import LIBCRYPTO, LIBSSL, busy, idle, pro
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.snapshots import by_function
-from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target, TracedLibrary
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.text.trace import render
@@ -27,7 +27,7 @@ SAMPLES = (busy, processes, troubled, idle)
 
 names = st.text(max_size=8)
 whole = st.integers(0, 2**64)
-libraries = st.builds(Library, names, names, names)
+libraries = st.builds(TracedLibrary, names, names, names)
 
 
 @st.composite

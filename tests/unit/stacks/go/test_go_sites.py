@@ -15,7 +15,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.go.plan import FunctionPlan, plan, plan_functions
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import CallSite
+from ssllatency.stacks.go.sites import CallWithBranch
 from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
 
 PUSH, POP = b"\x55", b"\x5d"
@@ -31,7 +31,7 @@ def planned(code: Code, machine: str = X86, shape: Shape = Shape.SPAN, callee: s
     traced = TracedFunction(code.name, Purpose.READ, shape, callee=callee)
     (found,) = plan_functions(read, [traced])
     entry = replace(found.entry, address=found.entry.address - found.address) if found.entry else None
-    calls = tuple(CallSite(call.call - found.address, call.branch - found.address) for call in found.calls)
+    calls = tuple(CallWithBranch(call.call - found.address, call.branch - found.address) for call in found.calls)
     return replace(found, entry=entry, exits=tuple(at - found.address for at in found.exits), calls=calls)
 
 

@@ -24,7 +24,7 @@ from ssllatency.model.live.rows import rows, whole
 from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Series, Snapshot
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.targets.containers.service import Kind, Service
+from ssllatency.targets.containers.service import Service, ServiceKind
 from ssllatency.tracing.top.ended import LiveSession
 from ssllatency.tracing.top.recorder import Recorder
 from ssllatency.tracing.top.services import ServiceNames
@@ -76,7 +76,7 @@ def _tallies(handshakes: Handshakes) -> Tallies:
 
 
 def session_of(host: Host, most: int = 256) -> tuple[LiveSession, ServiceNames]:
-    services = ServiceNames(lambda pid, comm: Service(host.alive.get(pid, comm), Kind.UNIT))
+    services = ServiceNames(lambda pid, comm: Service(host.alive.get(pid, comm), ServiceKind.UNIT))
     return LiveSession(host, services, most, host.is_there), services
 
 

@@ -13,7 +13,7 @@ from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.output import recordings
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.targets.containers.service import Kind, Service
+from ssllatency.targets.containers.service import Service, ServiceKind
 from ssllatency.tracing.top.recorder import Recorder
 from ssllatency.tracing.top.services import ServiceNames
 
@@ -90,7 +90,7 @@ def test_each_process_is_looked_up_once() -> None:
 
     def look_up(pid: int, comm: str) -> Service:
         asked.append((pid, comm))
-        return Service(f"unit-{pid}", Kind.UNIT)
+        return Service(f"unit-{pid}", ServiceKind.UNIT)
 
     services = ServiceNames(look_up)
     for reading in readings([[shake(NGINX)], [failed("haproxy(40)")]]):
