@@ -13,7 +13,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
 from ssllatency.targets import ExpectedFile, MappedFile, Process, Selection, TracedFile, expected_files, named_files
-from ssllatency.tracing.plan_source import File, PlanSource
+from ssllatency.tracing.plan_source import File, PlanSource, file_of
 
 Planned = list[tuple[TracedFile, TracedImage]]
 
@@ -46,16 +46,16 @@ def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: Pla
 def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
     """The file planned; None where it holds no TLS code that can be traced here, or can't be read."""
     with suppress(SsllatencyError):
-        opened = as_file(file)
-        plan = source.plan(opened.path, opened.label, opened.root)
+        path = f"/proc/self/fd/{file.descriptor}"
+        plan = source.plan(path, file.path, file.root)
         if plan.operations and plan.machine == kernel.machine():
-            return TracedImage(plan, opened.path, (), root=file.root)
+            return TracedImage(plan, path, (), root=file.root)
     return None
 
 
 def as_file(file: ExpectedFile) -> File:
     """The file as it is given to be planned."""
-    return File(f"/proc/self/fd/{file.descriptor}", file.path, file.root)
+    return file_of(f"/proc/self/fd/{file.descriptor}", file.path, file.root)
 
 
 def _as_traced(file: ExpectedFile, image: TracedImage) -> TracedFile:

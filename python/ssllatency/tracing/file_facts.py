@@ -16,14 +16,14 @@ from ssllatency.errors import phrase
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import FACTS
 from ssllatency.probes.contents import read_facts
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.file_names import has_library_name, stack_called
 from ssllatency.stacks.registry import LIBRARIES
-from ssllatency.tracing.planning.findings import File, Findings
+from ssllatency.tracing.planning.findings import Findings, file_of
 
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
 # In one run: bytes of files that are looked at, and files that show a sign and turn out to hold nothing.
@@ -109,7 +109,7 @@ def look_inside(path: str, label: str, root: str = "/", machine: str | None = No
     settings = PlanSettings(machine=kernel.machine() if machine is None else machine)
     findings = Findings(Cache(keeps=False), settings)
     try:
-        return facts_of(findings, File(path, label, root))
+        return facts_of(findings, file_of(path, label, root))
     finally:
         findings.close()
 

@@ -13,18 +13,18 @@ from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.facts import FileFacts
-from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import Hazards, exists, root_of
 from ssllatency.tracing.file_facts import facts_of
-from ssllatency.tracing.planning.findings import File, Findings
+from ssllatency.tracing.planning.findings import Findings, file_of
 
 if TYPE_CHECKING:
     from ssllatency.stacks.names import Names
 
-__all__ = ["File", "PlanSource"]
+__all__ = ["File", "PlanSource", "file_of"]
 
 NO_HAZARDS = Hazards()
 
@@ -66,8 +66,8 @@ class PlanSource:
         self._findings.close()
 
     def plan(self, path: str, label: str, root: str = "/") -> FilePlan:
-        """The plan of the file at `path`; `label` and `root` as File has them. ElfError where it can't be read."""
-        file = File(path, label, root)
+        """The plan of the file at `path`; `label` and `root` as for file_of(). ElfError where it can't be read."""
+        file = file_of(path, label, root)
         plan = replace(self._findings.ask(file, PLAN), path=label)
         return replace(plan, handshake=self._findings.ask(file, HANDSHAKE)) if self._splits_handshakes else plan
 
@@ -75,7 +75,7 @@ class PlanSource:
         """The names of the codes that a mapped file uses; nothing where that can't be told. It is asked for a report,
         when a signal may have ended the run."""
         try:
-            return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
+            return self._findings.ask(file_of(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
         except ElfError:
             from ssllatency.stacks.names import Names
 
@@ -83,7 +83,7 @@ class PlanSource:
 
     def facts(self, path: str, label: str, root: str = "/") -> FileFacts:
         """The contents of the file at `path`; arguments as those of plan()."""
-        return facts_of(self._findings, File(path, label, root))
+        return facts_of(self._findings, file_of(path, label, root))
 
     def make_ahead(self, files: Iterable[File], *, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Has what the command will ask for of these files before it does; where any of it isn't kept, `meanwhile` is run by

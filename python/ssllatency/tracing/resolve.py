@@ -49,7 +49,7 @@ from ssllatency.targets import (
 )
 from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
-from ssllatency.tracing.plan_source import File, PlanSource
+from ssllatency.tracing.plan_source import PlanSource, file_of
 from ssllatency.tracing.planning import fork_server
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class _Ahead:
         """Plans files, each given by its descriptor, its path and the root of a process that maps it."""
         opened = list(opened)
         planned = {(status.st_dev, status.st_ino) for status in (os.fstat(fd) for fd, _, _ in opened)}
-        files = [File(f"/proc/self/fd/{fd}", path, root) for fd, path, root in opened]
+        files = [file_of(f"/proc/self/fd/{fd}", path, root) for fd, path, root in opened]
         self._source.make_ahead(files, meanwhile=partial(self._meanwhile, planned))
 
     def _meanwhile(self, planned: Collection[tuple[int, int]]) -> None:

@@ -14,13 +14,13 @@ from tests.parameters import slow_except
 from tests.waiting import wait_for
 
 from ssllatency.elf.source import ElfError
-from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
+from ssllatency.probes.cache.kept import Cache, File, FileWork
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import Selection, all_processes, file_identity, select
 from ssllatency.tracing.links.others import OtherUsers, maps_any
 from ssllatency.tracing.planning import fork_server
-from ssllatency.tracing.planning.findings import File, Findings
+from ssllatency.tracing.planning.findings import Findings
 from ssllatency.tracing.planning.reading import ReadingProcess, listen, start
 
 PROGRAM = Path(sys.executable).resolve()
@@ -42,7 +42,7 @@ def findings() -> Findings:
 
 def begun(path: str) -> ReadingProcess:
     """A process that reads the file."""
-    return start(FileWork(CachedFile(path, str(PROGRAM)), ALL, PlanSettings()))
+    return start(FileWork(File(path, str(PROGRAM)), ALL, PlanSettings()))
 
 
 def ended(reading: ReadingProcess) -> ReadingProcess:
@@ -216,14 +216,14 @@ def test_neither_it_nor_its_readers_are_targets_or_others(forked: list[int]) -> 
 
 _PARENT = """
 import os, signal, sys
-from ssllatency.probes.cache.kept import CachedFile, FileWork
+from ssllatency.probes.cache.kept import File, FileWork
 from ssllatency.probes.cache.parts import PARTS
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning import fork_server, reading
 os.sched_getaffinity = lambda _: {0, 1}
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 with fork_server.running(wanted=True):
-    begun = reading.start(FileWork(CachedFile(sys.executable, "it"), PARTS, PlanSettings()))
+    begun = reading.start(FileWork(File(sys.executable, "it"), PARTS, PlanSettings()))
     reading.listen([begun])
     begun.stand_back()
     print(fork_server._server._pid, begun._child.pid, flush=True)

@@ -17,14 +17,13 @@ from ssllatency.elf import source as source_module
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import CachedFile, FileWork
+from ssllatency.probes.cache.kept import File, FileWork
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.planning import findings, reading
-from ssllatency.tracing.planning.findings import File
 
 NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)
@@ -60,7 +59,7 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
 
     def recorded(work: FileWork, *, interruptible: bool = True) -> reading.ReadingProcess:
         asked.append(work.subject.debug_roots)
-        work.subject = CachedFile("/bin/true", "/bin/true")
+        work.subject = File("/bin/true", "/bin/true")
         return start(work, interruptible=interruptible)
 
     monkeypatch.setattr(findings, "start_reading", recorded)

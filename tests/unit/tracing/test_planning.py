@@ -24,11 +24,11 @@ from tests.waiting import wait_for
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
+from ssllatency.probes.cache.kept import Cache, File, FileWork
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning import reader, reading
-from ssllatency.tracing.planning.findings import File, Findings
+from ssllatency.tracing.planning.findings import Findings
 
 PROGRAM = Path(sys.executable).resolve()
 
@@ -38,11 +38,11 @@ pytestmark = pytest.mark.usefixtures("children")
 BROUGHT_IN = """
 import sys
 from pathlib import Path
-from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, PLAN
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.tracing.planning import reading
-from ssllatency.tracing.planning.findings import File, Findings
+from ssllatency.tracing.planning.findings import Findings
 reading._PREPARE_THEMSELVES = int(sys.argv[2])
 answers = Findings(Cache(keeps=False), PlanSettings(), [FACTS, PLAN, HANDSHAKE])
 file = File(sys.argv[1], sys.argv[1])
@@ -101,7 +101,7 @@ def test_errors_come_in_place_of_answers(tmp_path: Path) -> None:
     with pytest.raises(ElfError, match=r"^/usr/lib/libssl.so.3 is not an ELF file\.$"):
         ask(lambda _: 0, tmp_path / "text")
     with pytest.raises(ElfError, match="cannot be opened"):
-        findings().ask(Missing(str(PROGRAM), "/usr/lib/libssl.so.3"), plain(lambda _: 0))
+        findings().ask(Missing("/nowhere", "/usr/lib/libssl.so.3"), plain(lambda _: 0))
     assert len(ask(lambda _: "x" * (3 << 20))) == 3 << 20
 
 
@@ -109,8 +109,8 @@ class Missing(File):
     """A file that goes before it is read."""
 
     @property
-    def subject(self) -> CachedFile:  # type: ignore[override]
-        return CachedFile("/nowhere", self.label)
+    def key(self) -> tuple[object, ...]:
+        return ("as it was",)
 
 
 def test_a_file_is_read_once_for_all_that_is_asked(children: list[int]) -> None:
@@ -331,10 +331,10 @@ def test_a_signal_that_waits_ends_it_at_once(number: int) -> None:
 _PARENT = """
 import os, signal, sys, time
 from pathlib import Path
-from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import FilePart
 from ssllatency.probes.settings import PlanSettings
-from ssllatency.tracing.planning.findings import File, Findings
+from ssllatency.tracing.planning.findings import Findings
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 fork = os.fork
 def told():
@@ -390,7 +390,7 @@ def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, children: 
         pytest.skip(f"needs {name}")
     apart = findings(ahead=list(PARTS.values()))
     for part in PARTS.values():
-        here = FileWork(CachedFile(str(path), str(path)), [part], PlanSettings())
+        here = FileWork(File(str(path), str(path)), [part], PlanSettings())
         content = here.copy()
         here.open()
         values = json.loads(json.dumps(part.to_values(here.make(part))))

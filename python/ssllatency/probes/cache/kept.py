@@ -32,12 +32,25 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class CachedFile:
-    """A file: where it can be opened, what people are shown, and the roots in which its debug file is looked for."""
+class File:
+    """A file to find out about: where it can be opened, what people are shown, and the roots in which its debug file is looked
+    for."""
 
     path: str
     label: str
     debug_roots: tuple[str, ...] = ("/",)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return os.stat(self.path).st_size  # noqa: PTH116
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The key by which findings about it are remembered: the file as it is now."""
+        status = os.stat(self.path)  # noqa: PTH116 - a path under /proc is not to be resolved
+        times = status.st_mtime_ns, status.st_ctime_ns  # the second can't be set back by whoever writes to it
+        return status.st_dev, status.st_ino, status.st_size, *times, self.label, self.debug_roots
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class Origin:
 class FileWork:
     """The work on a file: take a copy, open what else it takes, then work out the parts, in this order."""
 
-    def __init__(self, subject: CachedFile, parts: Sequence[FilePart[Any]], settings: PlanSettings) -> None:
+    def __init__(self, subject: File, parts: Sequence[FilePart[Any]], settings: PlanSettings) -> None:
         self.subject, self.parts, self.settings = subject, tuple(parts), settings
         self._source: ElfSource | None = None
         self._image: Image | None = None
@@ -116,7 +129,7 @@ class Cache:
     directory: Path | None = None
     keeps: bool = True
 
-    def entry(self, subject: CachedFile, settings: PlanSettings) -> Entry:
+    def entry(self, subject: File, settings: PlanSettings) -> Entry:
         """The entry about the file, NO_ENTRY where there is none that was made with the debug file that there is now."""
         if not self.keeps or not has_plans(self._directory):
             return NO_ENTRY

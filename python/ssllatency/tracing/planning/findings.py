@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.fields import FieldError
-from ssllatency.probes.cache.kept import NO_ENTRY, Cache, CachedFile, Entry, FileWork
+from ssllatency.probes.cache.kept import NO_ENTRY, Cache, Entry, File, FileWork
 from ssllatency.probes.cache.parts import FilePart
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import debug_roots
@@ -34,31 +33,10 @@ class Start(Protocol):
     def __call__(self, work: FileWork, *, interruptible: bool = True) -> ReadingProcess: ...
 
 
-@dataclass(frozen=True)
-class File:
-    """A file to be planned: where it can be opened, what people are shown, and where the target's root lies, in which debug
-    files are looked for after the host's if the file is part of it."""
-
-    path: str
-    label: str
-    root: str = "/"
-
-    @cached_property
-    def subject(self) -> CachedFile:
-        """The same, with the roots in which debug files are looked for."""
-        return CachedFile(self.path, self.label, debug_roots(self.path, self.label, self.root))
-
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-        return os.stat(self.path).st_size  # noqa: PTH116
-
-    @property
-    def key(self) -> _Key:
-        """The key by which findings about it are remembered: the file as it is now."""
-        status = os.stat(self.path)  # noqa: PTH116 - a path under /proc is not to be resolved
-        times = status.st_mtime_ns, status.st_ctime_ns  # the second can't be set back by whoever writes to it
-        return status.st_dev, status.st_ino, status.st_size, *times, self.label, self.root
+def file_of(path: str, label: str, root: str = "/") -> File:
+    """The file at `path`, which people are shown as `label`. `root` is where the target's root lies, in which debug files are
+    looked for after the host's if the file is part of it."""
+    return File(path, label, debug_roots(path, label, root))
 
 
 @dataclass
@@ -154,7 +132,7 @@ class Findings:
         key = file.key
         record = self._files.get(key)
         if record is None:
-            record = self._files[key] = _Record(file, self._cache.entry(file.subject, self._settings))
+            record = self._files[key] = _Record(file, self._cache.entry(file, self._settings))
         record.file = file  # the descriptor that it was opened by before may be closed
         return record
 
@@ -182,7 +160,7 @@ class Findings:
                 self._go_on()
             self._listen()
         try:
-            record.reading = self._start(FileWork(record.file.subject, wanted, self._settings), interruptible=interruptible)
+            record.reading = self._start(FileWork(record.file, wanted, self._settings), interruptible=interruptible)
         except SsllatencyError as error:
             record.answers.update((part.name, error) for part in wanted)
 

@@ -242,14 +242,14 @@ def _fork(request: dict[str, Any]) -> dict[str, Any]:
 
 def _work(request: dict[str, Any], file: int) -> FileWork:
     from ssllatency.code.machine import Emulation
-    from ssllatency.probes.cache.kept import CachedFile, FileWork
+    from ssllatency.probes.cache.kept import File, FileWork
     from ssllatency.probes.cache.parts import PARTS
     from ssllatency.probes.settings import PlanSettings
 
     by_name = {part.name: part for part in PARTS}
     settings = request["settings"]
     return FileWork(
-        CachedFile(f"{_OWN_FILES}fd/{file}", request["label"], tuple(request["debug_roots"])),
+        File(f"{_OWN_FILES}fd/{file}", request["label"], tuple(request["debug_roots"])),
         [by_name[name] for name in request["parts"]],
         PlanSettings(**settings | {"emulation": Emulation(**settings["emulation"])}),
     )

@@ -10,28 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ssllatency.probes.cache.kept import Cache, CachedFile, FileWork
+from ssllatency.probes.cache.kept import Cache, File, FileWork
 from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.plan import FilePlan, HandshakeSites
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.planning import reading
-from ssllatency.tracing.planning.findings import File, Findings, Start
+from ssllatency.tracing.planning.findings import Findings, Start
 from ssllatency.tracing.planning.fork_server import Child
 from ssllatency.tracing.planning.reading import ReadingProcess
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class FileInRoots(File):
-    """A file whose debug file is looked for in these roots."""
-
-    roots: tuple[str, ...] = ("/",)
-
-    @property
-    def subject(self) -> CachedFile:  # type: ignore[override]
-        return CachedFile(self.path, self.label, self.roots)
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ class Asker:
             return self.start(work, interruptible=interruptible)
 
         findings = Findings(Cache(self.directory), PlanSettings(**settings), start=start)
-        return findings.ask(FileInRoots(str(path), str(path), roots=self.roots), part), not read
+        return findings.ask(File(str(path), str(path), self.roots), part), not read
 
 
 def said(work: FileWork, *lines: object) -> ReadingProcess:
@@ -90,7 +79,7 @@ def code_that_asks(part: str, path: Path, directory: Path) -> str:
     return (
         f"from ssllatency.probes.cache.parts import {part}\n"
         "from ssllatency.probes.settings import PlanSettings\n"
-        "from ssllatency.probes.cache.kept import Cache, CachedFile\n"
-        f"subject = CachedFile({str(path)!r}, {str(path)!r})\n"
+        "from ssllatency.probes.cache.kept import Cache, File\n"
+        f"subject = File({str(path)!r}, {str(path)!r})\n"
         f"found = Cache(Path({str(directory)!r})).entry(subject, PlanSettings()).part({part})\n"
     )
