@@ -83,6 +83,7 @@ OF_OTHERS = {
     ("cli/command_line.py", r"invalid choice: '([^']*)' \(choose from (.*)\)"),
     ("cli/command_line.py", r"unrecognized arguments: (-\S+)"),
     ("engines/bpftrace/process.py", r"bpftrace v(\d+)\.(\d+)"),
+    ("cli/options.py", "expert options"),  # argparse's groups have no other name than their title
     ("cli/command_line.py", "start new thread"),  # Python, where it may start none
     ("targets/childless.py", "Max processes "),  # /proc/PID/limits
     ("load/tools/ab.py", "Complete requests"),
@@ -112,8 +113,19 @@ def told_by_sentences(source: str) -> tuple[set[str], set[str]]:
             return False
         return any(isinstance(argument, ast.Name) and argument.id in caught for argument in node.args)
 
+    named = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
     def prose(nodes: Iterable[ast.AST]) -> set[str]:
-        texts = (part.value for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant))
+        """The sentences in these, also where a constant of the module has them."""
+        parts = [part for node in nodes for part in ast.walk(node)]
+        meant = [named.get(part.id, part) if isinstance(part, ast.Name) else part for part in parts]
+        texts = (each.value for each in meant if isinstance(each, ast.Constant))
         return {text for text in texts if isinstance(text, str) and PROSE.search(text)}
 
     sentences, errors = set(), set()
@@ -123,7 +135,7 @@ def told_by_sentences(source: str) -> tuple[set[str], set[str]]:
             errors |= {node.func.attr} if says(node.func.value) else set()
         elif isinstance(node, ast.Compare) and any(isinstance(way, TOLD_BY) for way in node.ops):
             sides = [node.left, *node.comparators]
-            sentences |= prose(side for side in sides if isinstance(side, ast.Constant))
+            sentences |= prose(side for side in sides if isinstance(side, ast.Constant | ast.Name))
             errors |= {"in"} if any(map(says, sides)) else set()
     return sentences, errors
 
@@ -140,6 +152,7 @@ def test_no_room_tells_cases_apart_by_sentences() -> None:
         "isn't traced",
         "not in it",
     }
+    assert told_by_sentences("WHY = 'not in it'\nif why.startswith(WHY): pass")[0] == {"not in it"}
     assert told_by_sentences("str(error).partition(':')")[1] == {"partition"}
 
 

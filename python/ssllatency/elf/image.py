@@ -33,13 +33,15 @@ class Function:
     """A function of an image.
 
     `address` is virtual, in the file's own numbering; `size` in bytes, 0 if unknown. `found` says how: "dynamic symbol",
-    "symbol table", "mini debug info", "debug file PATH", "RSA_METHOD", "EC_KEY_METHOD", "SSL_METHOD", "provider table".
+    "symbol table", "mini debug info", "debug file", "RSA_METHOD", "EC_KEY_METHOD", "SSL_METHOD", "provider table".
+    `debug_file` is the path of a debug file that it was found in, "" otherwise.
     """
 
     name: str
     address: int
     size: int
     found: str
+    debug_file: str = ""
 
 
 class Image:
@@ -99,7 +101,7 @@ class Image:
         bounds = self._unwind.bounds(symbol.address) if symbol else None
         if symbol is None or bounds is None or not self._begins(symbol.address, bounds):
             return None
-        return Function(name, symbol.address, bounds[1] - bounds[0], f"debug file {self.debug_file}")
+        return Function(name, symbol.address, bounds[1] - bounds[0], "debug file", self.debug_file)
 
     def unconfirmed(self, name: str) -> bool:
         """Whether a debug file calls something `name` that nothing in the image confirms as a function."""

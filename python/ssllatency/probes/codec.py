@@ -131,6 +131,7 @@ def _operation(field: Field, file_size: int, known: Mapping[str, Operation] = BY
         size=record["size"].whole(_HIGHEST_ADDRESS),
         found=record["found"].text(_LONGEST_TEXT),
         probes=tuple(_probe(site, file_size) for site in record["probes"].items(_MOST_ITEMS)),
+        debug_file=record["debug_file"].text(_LONGEST_TEXT),
     )
     if wrong := _wrong_role(plan, known[plan.operation]):
         record["probes"].refuse(wrong)

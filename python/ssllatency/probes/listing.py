@@ -14,7 +14,6 @@ from ssllatency.probes.costs import REFERENCE, HitCosts, cost_ns, failing_ns
 from ssllatency.probes.plan import FilePlan, HandshakeSites, OperationPlan, Probe, Role
 
 _WIDTH = 100
-_DEBUG_FILE = "debug file "
 _HEADER = ("OPERATION", "FOUND", "ADDRESS", "NS/CALL", "ROLE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
 _RIGHT = ("ADDRESS", "NS/CALL", "OFFSET")
 ABSENT = ("Not probed:", "Not seen:")  # what stands above what is missing, of operations and of handshakes
@@ -49,6 +48,7 @@ def _document(plan: FilePlan, sessions: bool, costs: HitCosts) -> dict[str, Any]
     for operation, record in zip(plan.operations, values["operations"], strict=True):
         record["cost_ns"], record["failing_ns"] = cost_ns(operation, costs), failing_ns(operation, costs)
         record["chosen"] = chosen(operation, sessions)
+        record["found"] = " ".join(filter(None, (operation.found, record.pop("debug_file"))))
     return values
 
 
@@ -78,8 +78,8 @@ def _facts(plan: FilePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[st
     yield "holds", plan.kind or "no function that ssllatency knows"
     yield "version", plan.version or "unknown"
     yield "build-id", plan.build_id or "none"
-    for origin in sorted({planned.found for planned in plan.operations if planned.found.startswith(_DEBUG_FILE)}):
-        yield "debug file", origin.removeprefix(_DEBUG_FILE)
+    for debug_file in sorted({planned.debug_file for planned in plan.operations if planned.debug_file}):
+        yield "debug file", debug_file
     offsets = ", ".join(f"{name} {offset}" for name, offset in asdict(plan.offsets).items() if offset is not None)
     if offsets:
         yield "offsets", offsets
@@ -105,8 +105,7 @@ def hit_words(costs: HitCosts) -> str:
 
 def _rows(plan: OperationPlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, ...]]:
     """One row for each site; the first one also describes the operation."""
-    origin = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
-    leading: tuple[str, ...] = (plan.operation, origin, f"{plan.address:#x}", f"{cost_ns(plan, costs)}")
+    leading: tuple[str, ...] = (plan.operation, plan.found, f"{plan.address:#x}", f"{cost_ns(plan, costs)}")
     for probe in plan.probes:
         role = chosen(plan, sessions) if probe.role is Role.RETURN else probe.role.value
         yield (*leading, role, f"{probe.offset:#x}", probe.cost.value, probe.instruction, _note(probe))

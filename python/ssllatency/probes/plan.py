@@ -137,13 +137,15 @@ class Covered:
 
 @dataclass(frozen=True)
 class OperationPlan:
-    """The probes of one operation of the catalogue in one file. `found` says how the function was found."""
+    """The probes of one operation of the catalogue in one file. `found` and `debug_file` say how the function was found, as for
+    Function."""
 
     operation: str
     address: int
     size: int
     found: str
     probes: tuple[Probe, ...]
+    debug_file: str = ""
 
 
 @dataclass(frozen=True)

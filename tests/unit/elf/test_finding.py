@@ -17,7 +17,7 @@ from ssllatency.elf.image import Image
 
 def found(image: Image, name: str) -> tuple[int, int, str] | None:
     function = image.function(name)
-    return (function.address, function.size, function.found) if function else None
+    return (function.address, function.size, f"{function.found} {function.debug_file}".rstrip()) if function else None
 
 
 def expected(symbols: dict[str, build.Symbol], name: str, how: str) -> tuple[int, int, str]:

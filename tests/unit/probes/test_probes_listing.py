@@ -45,8 +45,9 @@ HANDSHAKE = OperationPlan(
     "SSL_do_handshake",
     0x7640,
     271,
-    "debug file /usr/lib/debug/.build-id/a9/394c.debug",
+    "debug file",
     (Probe(0x7640, 0x7640, Role.RETURN, "push rbx", Cost.EMULATED),),
+    "/usr/lib/debug/.build-id/a9/394c.debug",
 )
 PLAN = FilePlan(
     "/usr/lib/libssl.so.3",

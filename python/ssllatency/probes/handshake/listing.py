@@ -39,6 +39,8 @@ def _document(plan: FilePlan, costs: HitCosts) -> dict[str, Any]:
     for calls, records in ((sites.calls, values["calls"]), (sites.transport, values["transport"])):
         for call, record in zip(calls, records, strict=True):
             record["cost_ns"] = cost_ns(call, costs)
+    if sites.state_machine:
+        del values["state_machine"]["debug_file"]  # a library's tables name it
     return {"path": plan.path, "build_id": plan.build_id, "kind": plan.kind, **values}
 
 

@@ -138,4 +138,4 @@ def _dear(plan: OperationPlan) -> int:
 
 def _plan(operation: Operation, function: Function, graph: Graph, probes: tuple[Probe, ...]) -> OperationPlan:
     size = function.size or graph.own[1] - function.address
-    return OperationPlan(operation.name, function.address, size, function.found, probes)
+    return OperationPlan(operation.name, function.address, size, function.found, probes, function.debug_file)

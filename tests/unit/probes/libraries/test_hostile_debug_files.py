@@ -77,7 +77,7 @@ def test_a_function_that_the_unwind_tables_confirm_is_planned_as_the_file_has_it
         image = with_debug_file(stripped(made), tmp_path / "root", ("ecx_derive", real.address, size))
         (planned,) = (one for one in plan_image(image).operations if one.operation == "ecx_derive")
         assert (planned.address, planned.size) == (real.address, real.size)
-        assert planned.found.startswith("debug file ")
+        assert (planned.found, planned.debug_file) == ("debug file", image.debug_file)
 
 
 def test_neither_the_middle_of_a_function_nor_a_part_of_one_is_one(
