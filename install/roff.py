@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown as roff for man(7), in ASCII: only the kinds of blocks that docs/ uses. markdown-it parses."""
+"""Markdown as roff for man(7), in ASCII: only the kinds of blocks that docs/ uses. markdown-it parses.
+
+Nothing packaged does it: Debian's go-md2man (2.0.2) leaves tables as they are; lowdown (1.0.0) draws boxes with columns of one
+width, so that text of a paragraph's length gets half a line, and has no lists of terms.
+"""
 
 from __future__ import annotations
 
