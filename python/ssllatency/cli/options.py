@@ -171,8 +171,9 @@ def add_budget_options(parser: argparse.ArgumentParser, default: float = DEFAULT
     """The options that bound what tracing may cost, and that lift the bound; `default`: the part that it may take."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--budget", type=budget, default=default, metavar="PERCENT",
-                       help="the most that tracing may cost any process, of its CPU time: functions that cost more are watched "
-                            f"in windows only, and what they would have shown is estimated ({100 * default:g}%%)")  # fmt: skip
+                       help="the most that tracing may cost any process, of its CPU time, at most 3%% where it isn't traced: "
+                            "functions that cost more are watched in windows only, and what they would have shown is estimated "
+                            f"({100 * default:g}%%)")  # fmt: skip
     group.add_argument("--exact", dest="budget", action="store_const", const=None,
                        help="watch everything all the time, whatever that costs the server and others")  # fmt: skip
 

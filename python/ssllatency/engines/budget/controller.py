@@ -43,11 +43,12 @@ class Controller:
         self._roomy = 0  # strata that had room for more outside of windows
         self._patience = _CALM
 
-    def watched_all(self, share: float | None) -> bool:
-        """Hears what tracing took while no window was set; whether the first tier must go into windows now."""
+    def watched_all(self, share: float | None, at_work: float = 0.0) -> bool:
+        """Hears what tracing took while no window was set; whether the first tier must go into windows now. `at_work`: what it
+        took of the time alone in which whoever pays most has run, as a load that has just come goes on."""
         if share is None or share <= self._budget:
             return False
-        self.level, self._added, self._outside, self._calm = 1, share, 0.0, 0
+        self.level, self._added, self._outside, self._calm = 1, max(share, at_work), 0.0, 0
         return True
 
     @property

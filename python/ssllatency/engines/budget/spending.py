@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of their processor time that tracing takes of whoever pays most, from one look to the next."""
+"""The share of their processor time that tracing takes of whoever pays most, from one look to the next.
+
+Who isn't traced has nothing of it, and a budget of his own: what he pays counts by as many times as it is smaller.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ssllatency.engines.budget.overhead_factor import OverheadFactor
-from ssllatency.engines.cost.spent import Spent, tool_share
+from ssllatency.engines.cost.spent import Share, Spent, tool_share
+
+OTHERS_BUDGET = 0.03  # at most, of the processor time of a process that isn't traced and hits the same probes
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,13 @@ class Spending:
         """Count what is overdrawn from the last look on."""
         self._origin = self._before
 
-    def share(self) -> float | None:
+    def share(self) -> Share | None:
         """The share since this was asked the last time; None where it isn't known."""
         spent = self._spent()
         if spent is None:
             return None
-        share, self._before = spent.share_since(self._before), spent
-        return self._dearer(share)
+        share, self._before = self._share(self._before, spent), spent
+        return share
 
     def so_far(self) -> tuple[float, float | None] | None:
         """The seconds since share() was asked the last time, and the share until now, without asking it; None where nothing is
@@ -62,16 +67,18 @@ class Spending:
         spent = self._spent()
         if spent is None:
             return None
-        return spent.at_s - self._before.at_s, self._dearer(spent.share_since(self._before))
+        share = self._share(self._before, spent)
+        return spent.at_s - self._before.at_s, share.counted if share else None
 
-    def _dearer(self, share: float | None) -> float | None:
-        return None if share is None else share * self.overhead.factor
+    def _share(self, earlier: Spent, now: Spent) -> Share | None:
+        share = now.share_since(earlier, others_weight=self.budget / min(self.budget, OTHERS_BUDGET))
+        return share.times(self.overhead.factor) if share else None
 
     def overdrawn_s(self) -> float:
         """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget, out of
         which setting the probes is paid as well."""
-        share, attach_s = self._dearer(self._before.share_since(self._origin)), self._tracer.attach_ns() / 1e9
-        return attach_s if share is None else (share - self.budget) * (self._clock() - self._began_s) + attach_s
+        share, attach_s = self._share(self._origin, self._before), self._tracer.attach_ns() / 1e9
+        return attach_s if share is None else (share.counted - self.budget) * (self._clock() - self._began_s) + attach_s
 
     def is_unhit(self, seconds: float) -> bool:
         """Whether no probe was hit since this or share() was asked, at next to no cost; then share() counts as asked so long

@@ -25,7 +25,7 @@ from ssllatency.engines.budget.accounts import Accounts, Totals, WatchedWindow
 from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.gates import Gates, resume
 from ssllatency.engines.budget.spending import Spending, TracerTime
-from ssllatency.engines.cost.spent import Spent
+from ssllatency.engines.cost.spent import Share, Spent
 from ssllatency.model.sampling import NONE, Sampling, Work
 from ssllatency.stacks.operation import Tier
 
@@ -53,7 +53,7 @@ class _Running:
 
     `window` is what it has come to; `probed` the work done when its probes were set, and `between` from the plan until then.
     `seen`: all calls counted when the probes were removed. `outside`: the share that tracing took before the window, where that
-    was long enough to tell, else in a stratum before.
+    was long enough to tell, else in a stratum before. `dearest`: that of who paid most when it was last seen what all takes.
     """
 
     planned_s: float
@@ -64,6 +64,7 @@ class _Running:
     shuts_s: float = 0.0
     ends_s: float = 0.0
     outside: float | None = None
+    dearest: Share | None = None
     phase: _Phase = _Phase.BEFORE
     window: WatchedWindow = field(default_factory=WatchedWindow)
     between: Work = NONE
@@ -215,7 +216,8 @@ class Windows:
         return {tier: self._sampling_of(tier) for tier in self._accounts.in_part(self._windowed)}
 
     def _sampling_of(self, tier: Tier) -> Sampling:
-        exact_share = self._given_up.get(tier, self._controller.whole)
+        dearest = self._stratum.dearest
+        exact_share = self._given_up.get(tier, self._controller.whole / (dearest.weight if dearest else 1.0))
         return self._accounts.sampling(tier, self._spending.overhead.factor, exact_share)
 
     def _record_all_watched(self) -> None:
@@ -239,7 +241,8 @@ class Windows:
         if self._spending.is_unhit(_LOOK_S):
             return
         if self._again:
-            if self._controller.watched_all(self._spending.share()):
+            share = self._stratum.dearest = self._spending.share()
+            if share and self._controller.watched_all(share.counted, share.at_work):
                 self._begin_stratum()
         else:
             self._give_up_if_too_dear()
@@ -254,14 +257,14 @@ class Windows:
     def _give_up_if_too_dear(self) -> None:
         """Removes those of the first tier that is watched, if all cost too much: for probes that can't be set again."""
         share, left = self._spending.share(), [tier for tier in self._accounts.tiers if tier not in self._given_up]
-        if share is None or share <= self._spending.budget or not left:
+        if share is None or share.counted <= self._spending.budget or not left:
             return
         tier, now, work = left[0], self._clock(), self._work()
         self._gates.stop_counting([tier])
         self._accounts.count_unfinished(tier, self._gates.finish(tier))
         self._accounts.count_window(tier)
         self._accounts.record(self._totals(), tier, now, work)
-        self._given_up[tier] = share
+        self._given_up[tier] = share.counted / share.weight
         self._look_s = self._clock() + _GOING_S
         self._spending.share()
 
@@ -286,6 +289,7 @@ class Windows:
             shuts_s=opens_s + schedule.window_s,
             ends_s=begins_s + schedule.stratum_s,
             outside=self._stratum.outside,
+            dearest=self._stratum.dearest,
         )
         self._spending.share()
 
@@ -311,7 +315,7 @@ class Windows:
             return
         self._spending.share()
         self._sleep(_FIRST_LOOK_S)
-        self._controller.moved(self._spending.share())
+        self._controller.moved(_counted(self._spending.share()))
 
     def _open(self) -> None:
         if self._clock() - self._stratum.planned_s >= _LEAST_OUTSIDE_S:
@@ -385,9 +389,10 @@ class Windows:
         self._accounts.seen.update(self._windowed)
         self._stratum.seen = self._totals()
         self._spending.overhead.heard(self._stratum.between, self._work() - self._stratum.probed)
+        self._stratum.dearest = share = self._spending.share()
         self._controller.heard(
             self._stratum.outside,
-            self._spending.share(),
+            _counted(share),
             self._stratum.window.watched_s / (self._clock() - self._stratum.planned_s),
         )
         self._stratum.phase = _Phase.REST
@@ -397,3 +402,7 @@ class Windows:
         for tier in self._windowed:
             self._accounts.record(self._stratum.seen, tier, now, work, self._stratum.window)
         self._begin_stratum()
+
+
+def _counted(share: Share | None) -> float | None:
+    return share.counted if share else None

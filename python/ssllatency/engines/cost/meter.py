@@ -107,16 +107,16 @@ class CostMeter:
             own = hits.of_slots(self._slots(hits, pids))
             amid = costs_amid(own, costs, self._times.total_ns)
             self._paid.count(own, partial(_price_ns, costs=amid, mean_ns=mean_ns))
-        payments = self._pay(hits, costs, mean_ns) if each else {}
+        payments = self._pay(hits, self._slots(hits, pids), costs, mean_ns) if each else {}
         return Spent(self._paid.total_ns, self._times.total_ns, time.monotonic(), payments)
 
-    def _pay(self, hits: Hits, costs: HitCosts, mean_ns: float) -> dict[int, Payment]:
+    def _pay(self, hits: Hits, traced: Collection[int], costs: HitCosts, mean_ns: float) -> dict[int, Payment]:
         self._payers.see(hits.by_slot)
         payments = {}
         for slot, counts in hits.by_slot.items():
             paid, cpu_ns = self._paid_by_slot.setdefault(slot, Paid()), self._payers.of(slot)
             paid.count(counts, partial(_price_ns, costs=costs_amid(counts, costs, cpu_ns), mean_ns=mean_ns))
-            payments[slot] = Payment(paid.total_ns, cpu_ns)
+            payments[slot] = Payment(paid.total_ns, cpu_ns, slot in traced)
         self._payments = payments
         return payments
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 _LEAST_BUSY = 0.1  # of a processor: whoever uses less of it has time to spare, and its share would be a matter of chance
 _LEAST_S = 0.25  # for which at least so much is taken for granted: a few handshakes at once are no load
@@ -13,10 +13,26 @@ _LEAST_S = 0.25  # for which at least so much is taken for granted: a few handsh
 @dataclass(frozen=True)
 class Payment:
     """The payment of one process, or of those that are counted together with it, and the time that it has run, in nanoseconds
-    of processor time."""
+    of processor time. `traced`: whether it is traced, or one of them is."""
 
     cost_ns: int
     cpu_ns: int
+    traced: bool = True
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of its processor time that tracing took of whoever paid most: `counted`, as it counts against the budget;
+    `at_work`, the same by the time alone that it has run, however short; `weight`, how many times what it paid they are, as who
+    isn't traced has a smaller budget."""
+
+    counted: float
+    at_work: float
+    weight: float = 1.0
+
+    def times(self, factor: float) -> Share:
+        """The share if hits cost so many times as much."""
+        return replace(self, counted=self.counted * factor, at_work=self.at_work * factor)
 
 
 @dataclass(frozen=True)
@@ -37,20 +53,21 @@ class Spent:
         """The run time of the traced processes, and of all others that pay; who is both counts twice."""
         return self.cpu_ns + sum(payment.cpu_ns for payment in self.payments.values())
 
-    def share_since(self, earlier: Spent) -> float | None:
+    def share_since(self, earlier: Spent, others_weight: float = 1.0) -> Share | None:
         """The part that tracing took in between of the traced processes' time, or of that process's which paid most of its own;
-        None where nobody did anything."""
-        shares = (self.own_share_since(earlier), *self._shares_since(earlier))
-        return max((share for share in shares if share is not None), default=None)
+        None where nobody did anything. `others_weight`: how many times what a process pays counts which isn't traced."""
+        shares = (self._own_share_since(earlier), *self._shares_since(earlier, others_weight))
+        return max((share for share in shares if share), key=lambda share: share.counted, default=None)
 
-    def own_share_since(self, earlier: Spent) -> float | None:
-        """The part that tracing took in between of the traced processes' time; None where they did nothing."""
-        return share_of(self.cost_ns - earlier.cost_ns, self.cpu_ns - earlier.cpu_ns, self.at_s - earlier.at_s)
+    def _own_share_since(self, earlier: Spent) -> Share | None:
+        return _share(self.cost_ns - earlier.cost_ns, self.cpu_ns - earlier.cpu_ns, self.at_s - earlier.at_s)
 
-    def _shares_since(self, earlier: Spent) -> list[float | None]:
-        pairs = ((now, earlier.payments.get(slot, NO_PAYMENT)) for slot, now in self.payments.items())
+    def _shares_since(self, earlier: Spent, others_weight: float) -> Iterator[Share | None]:
         seconds = self.at_s - earlier.at_s
-        return [share_of(now.cost_ns - then.cost_ns, now.cpu_ns - then.cpu_ns, seconds) for now, then in pairs]
+        for slot, now in self.payments.items():
+            then = earlier.payments.get(slot, NO_PAYMENT)
+            weight = 1.0 if now.traced else others_weight
+            yield _share(now.cost_ns - then.cost_ns, now.cpu_ns - then.cpu_ns, seconds, weight)
 
 
 NO_PAYMENT = Payment(0, 0)
@@ -64,6 +81,14 @@ def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
     least_ns = _LEAST_BUSY * max(seconds, _LEAST_S) * 1e9 if seconds > 0 else 0.0
     whole_ns = max(cpu_ns, least_ns)
     return max(0, cost_ns) / whole_ns if whole_ns > 0 else None
+
+
+def _share(cost_ns: int, cpu_ns: int, seconds: float, weight: float = 1.0) -> Share | None:
+    counted = share_of(cost_ns, cpu_ns, seconds)
+    if counted is None:
+        return None
+    at_work = min(1.0, max(0, cost_ns) / cpu_ns) if cpu_ns > 0 else counted
+    return Share(counted * weight, at_work * weight, weight)
 
 
 def tool_share(tool_ns: float, cpu_ns: float, seconds: float) -> float:

@@ -41,7 +41,7 @@ class Woken:
         return replace(self._seen, at_s=now.at_s) if now.cost_ns == self._seen.cost_ns else None
 
     def _bursts(self) -> int:
-        return int(self.server.cost_ns / self.server.hit_ns / HITS)
+        return int((self.server.cost_ns + self.server.others_ns) / self.server.hit_ns / HITS)
 
     def run(self, seconds: float) -> None:
         until_s, heard = self.server.now_s + seconds, self._bursts()
@@ -65,6 +65,18 @@ def test_a_load_that_comes_at_once_costs_little_until_it_is_seen(rested: bool) -
     assert server.cost_ns - before_ns < 0.4 * 0.09e9
     woken.run(20.4)
     assert server.cost_ns - before_ns < 1.2 * BUDGET * 20.5e9
+
+
+def test_a_load_that_has_just_come_is_taken_for_what_it_is_at_work() -> None:
+    """By the time since the last look it would seem to cost a part of that, and the first window would be as much longer."""
+    server = Lengths({Tier.DATA: 100.0, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, hit_ns=400)
+    server.lasted_s = []
+    woken = Woken(server)
+    woken.run(5.3)
+    server.other_rate = 1_500_000
+    woken.run(2.5)
+    [first_s] = server.lasted_s
+    assert first_s == pytest.approx(WINDOW_S, abs=STEP_S)
 
 
 def test_a_load_that_comes_in_a_window_ends_it() -> None:

@@ -11,6 +11,7 @@ from statistics import mean, stdev
 
 import pytest
 
+from ssllatency.engines.budget.spending import OTHERS_BUDGET
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Payment, Spent
 from ssllatency.model.histogram import ExponentialHistogram
@@ -42,6 +43,7 @@ class Server:
     cost_ns: float = 0.0
     other_rate: float = 0.0  # calls a second of a process that isn't traced and hits the probes of reads and writes
     others_ns: float = 0.0
+    others_worked_s: float = 0.0
     busy: bool = True
     rests: bool = False
     worked_s: float = 0.0
@@ -57,6 +59,7 @@ class Server:
         if self.rests:
             return
         self.worked_s += seconds
+        self.others_worked_s += seconds if self.other_rate else 0
         if Tier.DATA in self.attached:
             self.others_ns += self.other_rate * seconds * self.hit_ns
         for tier, rate in self.rates.items():
@@ -68,7 +71,7 @@ class Server:
 
     def spent(self) -> Spent | None:
         cpu_ns = self.worked_s * 1e9 if self.busy else 0
-        others = {0: Payment(round(self.others_ns), round(cpu_ns))} if self.others_ns else {}
+        others = {0: Payment(round(self.others_ns), round(self.others_worked_s * 1e9), traced=False)} if self.others_ns else {}
         return Spent(round(self.cost_ns), round(cpu_ns), self.now_s, others) if self.knows_cost else None
 
     def totals(self) -> dict[Function, ExponentialHistogram]:
@@ -420,6 +423,24 @@ def test_another_process_that_pays_is_spared_as_well() -> None:
     assert 0.3 * BUDGET < server.others_ns / 60e9 <= 1.05 * BUDGET
     [sampling] = windows.sampling()
     assert sampling.watched_s < sampling.duration_s / 5
+
+
+def test_a_process_that_is_not_traced_has_a_smaller_budget_of_its_own() -> None:
+    server = Server({Tier.DATA: 150_000, Tier.BELOW: 10, Tier.HANDSHAKE: 10}, other_rate=150_000)
+    windows = watch(server, budget=0.1)
+    run(server, windows, 60)
+    assert 0.3 * OTHERS_BUDGET < server.others_ns / 60e9 <= OTHERS_BUDGET
+    server = Server({Tier.DATA: 150_000, Tier.BELOW: 10, Tier.HANDSHAKE: 10}, other_rate=10_000)
+    run(server, watch(server, budget=0.1), 60)
+    assert share(server) > OTHERS_BUDGET  # as he does who is traced, where others pay little
+
+
+def test_what_watching_all_would_cost_is_told_of_one_that_is_not_traced_as_of_any() -> None:
+    server = Server({Tier.DATA: 1_000, Tier.BELOW: 10, Tier.HANDSHAKE: 10}, other_rate=150_000)  # 30 %
+    windows = watch(server, budget=0.1)
+    run(server, windows, 20)
+    [sampling] = windows.sampling()
+    assert sampling.exact_share == pytest.approx(0.3, rel=0.2)
 
 
 def test_it_is_told_what_watching_all_would_cost() -> None:

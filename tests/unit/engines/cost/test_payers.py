@@ -9,7 +9,7 @@ import pytest
 
 from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
 from ssllatency.engines.cost.payers import Payers, all_pids
-from ssllatency.engines.cost.spent import Payment, Spent, share_of
+from ssllatency.engines.cost.spent import Payment, Share, Spent, share_of
 
 S = 10**9
 
@@ -91,9 +91,25 @@ def test_the_processes_of_this_machine() -> None:
 def test_whoever_pays_most_of_its_own_time_decides() -> None:
     before = Spent(0, 0, 10.0)
     now = Spent(2 * S // 100, S, 11.0, {5: Payment(2 * S // 100, S), 6: Payment(30 * S // 100, S)})
-    assert now.own_share_since(before) == pytest.approx(0.02)
-    assert now.share_since(before) == pytest.approx(0.3)
-    assert now.share_since(Spent(0, 0, 10.0, {6: Payment(29 * S // 100, 0)})) == pytest.approx(0.02)
+    assert Spent(now.cost_ns, now.cpu_ns, now.at_s).share_since(before) == Share(0.02, 0.02)
+    assert now.share_since(before) == Share(0.3, 0.3)
+    assert now.share_since(Spent(0, 0, 10.0, {6: Payment(29 * S // 100, 0)})) == Share(0.02, 0.02)
+
+
+def test_what_a_process_pays_that_is_not_traced_may_count_more() -> None:
+    before, traced, other = Spent(0, 0, 10.0), Payment(4 * S // 100, S), Payment(3 * S // 100, S, traced=False)
+    now = Spent(4 * S // 100, S, 11.0, {5: traced, 6: other})
+    assert now.share_since(before) == Share(0.04, 0.04)
+    assert now.share_since(before, others_weight=2.0) == Share(0.06, 0.06, 2.0)
+
+
+def test_what_is_paid_at_work_is_told_as_well() -> None:
+    """A load has come 10 ms ago, and the last look was half a second ago."""
+    now = Spent(0, 0, 10.5, {6: Payment(6 * S // 1000, S // 100)})
+    share = now.share_since(Spent(0, 0, 10.0, {6: Payment(0, 0)}))
+    assert share
+    assert share.counted == pytest.approx(0.12)
+    assert share.at_work == pytest.approx(0.6)
 
 
 def test_whoever_does_next_to_nothing_counts_as_using_a_tenth_of_a_processor() -> None:

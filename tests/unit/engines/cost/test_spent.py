@@ -10,6 +10,11 @@ import pytest
 from ssllatency.engines.cost.spent import Paid, Spent
 
 
+def counted(now: Spent, before: Spent) -> float | None:
+    share = now.share_since(before)
+    return share.counted if share else None
+
+
 def test_a_new_price_changes_nothing_of_what_was_paid() -> None:
     paid = Paid()
     paid.count([10, 5], lambda counts: sum(counts) * 100)
@@ -41,13 +46,13 @@ def test_counts_that_fall_give_nothing_back() -> None:
 
 
 def test_processes_that_did_nothing_have_no_share() -> None:
-    assert Spent(10, 5).share_since(Spent(0, 5)) is None
-    assert Spent(10, 105).share_since(Spent(0, 5)) == pytest.approx(0.1)
+    assert counted(Spent(10, 5), Spent(0, 5)) is None
+    assert counted(Spent(10, 105), Spent(0, 5)) == pytest.approx(0.1)
 
 
 def test_a_few_handshakes_at_once_are_no_load() -> None:
     """Ten in 30 ms, each of which paid 50 us: a server that does nothing else has time to spare."""
     before, burst = Spent(0, 0, 1.0), Spent(500_000, 6_000_000, 1.03)
-    assert burst.share_since(before) == pytest.approx(0.02)
-    assert Spent(500_000, 30_000_000, 1.03).share_since(before) == pytest.approx(1 / 60)  # at full speed it is what it is
-    assert Spent(500_000, 6_000_000, 3.0).share_since(before) == pytest.approx(0.0025)
+    assert counted(burst, before) == pytest.approx(0.02)
+    assert counted(Spent(500_000, 30_000_000, 1.03), before) == pytest.approx(1 / 60)  # at full speed it is what it is
+    assert counted(Spent(500_000, 6_000_000, 3.0), before) == pytest.approx(0.0025)
