@@ -338,7 +338,9 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_ALERT = 20,       /* the last one that was received, of GnuTLS */
 	SSLL_PLACE_OF_GROUP = 21,       /* where one place has it, of any version */
 	SSLL_PLACE_OF_DESCRIPTOR = 22, /* that the library itself reads from; a number that is too large for one is a pointer */
-	SSLL_PLACES = 23,
+	SSLL_PLACE_OF_SERVER_NAME_LENGTH = 23, /* bytes, in the network's order, of GnuTLS */
+	SSLL_PLACE_OF_CREDENTIALS = 24,        /* what the peer has proved itself by, of GnuTLS */
+	SSLL_PLACES = 25,
 };
 
 /* The most steps from an SSL to a value. */
@@ -350,7 +352,7 @@ enum ssll_path_size {
 struct ssll_path {
 	__s32 offsets[SSLL_PATH_LENGTH];
 	__u16 length;
-	__u16 size; /* of the value, bytes */
+	__u16 size; /* of the value, bytes; 0: it is the address itself */
 };
 
 /* A library: byte offsets in SSL and BIO, -1 where its accessors don't show one, and the ways to what labels handshakes. */

@@ -7,7 +7,6 @@
 #include "running/running.bpf.h"
 
 enum {
-	OPENSSL_VERIFY_PEER = 1,
 	OPENSSL_OP_NO_TLS1_3 = 0x20000000,
 };
 
@@ -37,25 +36,26 @@ static __always_inline bool read_group(
 
 static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
-	__u64 mode = 0, peer = 0;
+	__u64 mode = 0, peer = 0, credentials = 0;
 
-	if (!read_place(ssl, library, SSLL_PLACE_OF_VERIFY_MODE, &mode))
+	if (!keeps_server_state(ssl, library) || !read_place(ssl, library, SSLL_PLACE_OF_VERIFY_MODE, &mode))
 		return false;
-	if (!(mode & OPENSSL_VERIFY_PEER)) {
+	if (!asks_for_certificate(library, mode)) {
 		*value = SSLL_CLIENT_CERTIFICATE_NOT_ASKED;
 		return true;
 	}
 	/* A session that isn't there yet holds no certificate either. */
 	if (!library->paths[SSLL_PLACE_OF_PEER_CERTIFICATE].length)
 		return false;
-	read_place(ssl, library, SSLL_PLACE_OF_PEER_CERTIFICATE, &peer);
+	if (!read_place(ssl, library, SSLL_PLACE_OF_CREDENTIALS, &credentials) || are_certificates(credentials))
+		read_place(ssl, library, SSLL_PLACE_OF_PEER_CERTIFICATE, &peer);
 	*value = peer ? SSLL_CLIENT_CERTIFICATE_GIVEN : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN;
 	return true;
 }
 
 static __always_inline bool read_resumed(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
-	return has_resumption_flag(ssl, library) && read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
+	return keeps_server_state(ssl, library) && read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
 }
 
 static __always_inline bool read_signature(__u64 ssl, const struct ssll_library *library, __u64 *value)

@@ -39,13 +39,15 @@ __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
 	at += path->offsets[(path->length - 1) & (SSLL_PATH_LENGTH - 1)];
 	*value = 0;
 	size = path->size;
+	if (!size)
+		*value = at;
 	if (size == 8)
 		return !bpf_probe_read_user(value, 8, (void *)at);
 	if (size == 4)
 		return !bpf_probe_read_user(value, 4, (void *)at);
 	if (size == 2)
 		return !bpf_probe_read_user(value, 2, (void *)at);
-	return size == 1 && !bpf_probe_read_user(value, 1, (void *)at);
+	return !size || (size == 1 && !bpf_probe_read_user(value, 1, (void *)at));
 }
 
 static __always_inline bool read_place(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)

@@ -59,12 +59,39 @@ static __always_inline void read_server_name(__u64 ssl, const struct ssll_librar
 		set_label(labels, SSLL_LABEL_SNI, 0);
 }
 
+/* Whether the client or the server has had nothing to say in an extension, where the library keeps it behind a pointer. */
+static __always_inline bool lacks_extension(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place)
+{
+	const struct ssll_path *path = &library->paths[place];
+	__u64 said = 0;
+
+	return keeps_extensions(library) && path->length > 1 &&
+	       !bpf_probe_read_user(&said, sizeof(said), (void *)(ssl + path->offsets[0])) && !said;
+}
+
+/* The name of so many bytes that the client asked for, which is there whether a session is resumed or not. */
+static __always_inline void read_counted_name(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+{
+	__u64 name = 0, length = 0;
+
+	if (!lacks_extension(ssl, library, SSLL_PLACE_OF_SERVER_NAME) &&
+	        (!read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME, &name) ||
+	                !read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME_LENGTH, &length)))
+		return;
+	length = bpf_ntohs((__u16)length);
+	if (length)
+		set_text(labels, SSLL_LABEL_SNI, number_of_bytes(name, length, SSLL_TEXT_KIND_SERVER_NAME));
+	else if (has_read_hello(labels))
+		set_label(labels, SSLL_LABEL_SNI, 0);
+}
+
 static __always_inline void read_protocol(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	__u64 protocol = 0, length = 0;
 
-	if (!read_place(ssl, library, SSLL_PLACE_OF_ALPN, &protocol) ||
-	        !read_place(ssl, library, SSLL_PLACE_OF_ALPN_LENGTH, &length))
+	if (!lacks_extension(ssl, library, SSLL_PLACE_OF_ALPN) &&
+	        (!read_place(ssl, library, SSLL_PLACE_OF_ALPN, &protocol) ||
+	                !read_place(ssl, library, SSLL_PLACE_OF_ALPN_LENGTH, &length)))
 		return;
 	if (protocol && length)
 		set_text(labels, SSLL_LABEL_ALPN, number_of_bytes(protocol, length, SSLL_TEXT_KIND_PROTOCOL));
@@ -176,7 +203,7 @@ static __always_inline void read_bases(__u64 ssl, const struct ssll_library *lib
 static __noinline int read_names(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	if (is_asked_for(SSLL_LABEL_SNI))
-		read_server_name(ssl, library, labels);
+		keeps_extensions(library) ? read_counted_name(ssl, library, labels) : read_server_name(ssl, library, labels);
 	if (is_asked_for(SSLL_LABEL_ALPN))
 		read_protocol(ssl, library, labels);
 	return 0;

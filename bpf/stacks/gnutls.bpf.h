@@ -7,7 +7,7 @@ SSLL_STACK(GNUTLS, gnutls, SSLL_ERROR_LIBRARY_GNUTLS, true)
 
 #include "stacks/connection.bpf.h"
 
-/* gnutls/gnutls.h: GNUTLS_E_*, and the protocols from SSL 3.0 on in the order of TLS' numbers. */
+/* gnutls/gnutls.h: GNUTLS_E_*, GNUTLS_CRD_CERTIFICATE, and the protocols from SSL 3.0 on in the order of TLS' numbers. */
 enum {
 	GNUTLS_FATAL_ALERT_RECEIVED = -12,
 	GNUTLS_WARNING_ALERT_RECEIVED = -16,
@@ -18,6 +18,7 @@ enum {
 	GNUTLS_PUSH_ERROR = -53,
 	GNUTLS_PULL_ERROR = -54,
 	GNUTLS_PREMATURE_TERMINATION = -110,
+	GNUTLS_CREDENTIALS_CERTIFICATE = 1,
 	GNUTLS_SSL3 = 1,
 	GNUTLS_TLS1_3 = 5,
 	GNUTLS_FIRST_ALERT = 1000, /* in error words: an alert that was received */

@@ -27,6 +27,7 @@ enum {
 	OPENSSL_FLOW_ERROR = 1,
 	OPENSSL_STATE_OK = 1, /* TLS_ST_OK: SSL_get_state where the handshake is over */
 	OPENSSL_QUIC_OBJECT = 0x80,
+	OPENSSL_VERIFY_PEER = 1,
 };
 
 /* Since OpenSSL 3.2 an SSL * may be a QUIC object, whose state lies elsewhere. */

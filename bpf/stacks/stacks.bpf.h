@@ -76,12 +76,34 @@ static __always_inline void to_cipher(const struct ssll_library *library, __u64 
 		*cipher = gnutls_cipher(*cipher);
 }
 
-/* Whether the session's flag tells whether it was resumed. GnuTLS has one for a server, and compares sessions for a client. */
-static __always_inline bool has_resumption_flag(__u64 ssl, const struct ssll_library *library)
+/*
+ * Whether what a server keeps of its handshakes is there to be read. A client of GnuTLS compares sessions to tell whether it
+ * has resumed one, and asks for no certificate.
+ */
+static __always_inline bool keeps_server_state(__u64 ssl, const struct ssll_library *library)
 {
 	bool server = true;
 
 	return library->stack != SSLL_STACK_GNUTLS || (read_server(ssl, library, &server) && server);
+}
+
+/* Whether the other side is asked for a certificate, by the library's mode. */
+static __always_inline bool asks_for_certificate(const struct ssll_library *library, __u64 mode)
+{
+	return library->stack == SSLL_STACK_GNUTLS ? mode != 0 : mode & OPENSSL_VERIFY_PEER;
+}
+
+/* Whether that side has proved itself by a certificate, where the library has such a place. Another way leaves something else
+ * where certificates are. */
+static __always_inline bool are_certificates(__u64 credentials)
+{
+	return (__u32)credentials == GNUTLS_CREDENTIALS_CERTIFICATE;
+}
+
+/* Whether what an extension has brought lies behind a pointer that is NULL without it, and names in it have a length. */
+static __always_inline bool keeps_extensions(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_GNUTLS;
 }
 
 /* Whether the algorithm 0 is that of no signature. */

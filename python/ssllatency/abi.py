@@ -295,7 +295,9 @@ class PlaceOf(IntEnum):
     ALERT = 20
     GROUP = 21
     DESCRIPTOR = 22
-    PLACES = 23
+    SERVER_NAME_LENGTH = 23
+    CREDENTIALS = 24
+    PLACES = 25
 
 
 class ProcessSlot(IntEnum):
@@ -901,11 +903,11 @@ class Library(ctypes.Structure):
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
         ("pad", ctypes.c_int32),
-        ("paths", Path * 23),
+        ("paths", Path * 25),
     )
 
 
-assert ctypes.sizeof(Library) == 524
+assert ctypes.sizeof(Library) == 564
 
 
 class MixKey(ctypes.Structure):
@@ -1103,7 +1105,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 524, 256, 0),
+    "libraries": MapShape(2, 4, 564, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

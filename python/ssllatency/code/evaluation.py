@@ -9,7 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from ssllatency.code.values import Assumptions, ComparisonFlags, LoadedField, OutgoingCall, SymbolicAddress, Value, narrowed
+from ssllatency.code.values import (
+    Assumptions,
+    ComparisonFlags,
+    LoadedField,
+    OutgoingCall,
+    SymbolicAddress,
+    Value,
+    narrowed,
+    plus,
+)
 from ssllatency.elf.image import Image
 
 MAX_STEPS = 400
@@ -115,9 +124,13 @@ class Evaluation(ABC):
         return False
 
     def note_call(self, state: PathState, target: Value) -> None:
-        """Notes a call, where it is known to whom."""
+        """Notes a call, where it is known to whom, and stores what it is known to store."""
+        arguments = tuple(state.registers.get(name) for name in self.arguments)
         if isinstance(target, int | LoadedField):
-            self.calls.append(OutgoingCall(target, tuple(state.registers.get(name) for name in self.arguments)))
+            self.calls.append(OutgoingCall(target, arguments))
+        if isinstance(target, int):
+            for (number, offset), value in self._case.outputs.get(target, {}).items():
+                self.store(state, plus(arguments[number], offset), value)
 
     def note_jump(self, state: PathState, address: int, target: Value) -> None:
         """Notes the jump at `address`, if it leaves the function, as the call that it is."""

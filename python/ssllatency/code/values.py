@@ -29,7 +29,8 @@ class LoadedField:
 @dataclass(frozen=True)
 class FieldPath:
     """The place of a value: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size`
-    in bytes (1, 2, 4 or 8) of the value. A null pointer on the way means that there is no value."""
+    in bytes (1, 2, 4 or 8) of the value, 0 where the value is the address to which the last offset leads. A null pointer on the
+    way means that there is no value."""
 
     offsets: tuple[int, ...]
     size: int
@@ -137,9 +138,11 @@ class Assumptions:
     """The assumptions under which a function is followed.
 
     `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;
-    `calls` what a function, by its name, returns to this one.
+    `calls` what a function, by its name, returns to this one; `outputs` what one, by its address, stores in words of the stack
+    to which its arguments lead: by which argument, and how far on.
     """
 
     arguments: Mapping[str, Value] = field(default_factory=dict)
     fields: Mapping[tuple[int, ...], Value] = field(default_factory=dict)
     calls: Mapping[str, Value] = field(default_factory=dict)
+    outputs: Mapping[int, Mapping[tuple[int, int], Value]] = field(default_factory=dict)

@@ -47,7 +47,7 @@ _MOST_CODE = 1 << 18  # bytes of one range
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _KEY_OPERATIONS = ("", "sign", "decrypt")
 _ARGUMENTS = 6
-_FIELD_SIZES = (1, 2, 4, 8)
+_FIELD_SIZES = (0, 1, 2, 4, 8)
 _LONGEST_WAY = 4
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
 
@@ -271,5 +271,5 @@ def _path(label: Field) -> FieldPath:
     offsets = tuple(offset.whole(_LARGEST_FIELD_OFFSET) for offset in record["offsets"].items(_LONGEST_WAY))
     size = record["size"].whole()
     if not offsets or size not in _FIELD_SIZES:
-        label.refuse("a way of one or more steps to a number of 1, 2, 4 or 8 bytes")
+        label.refuse("a way of one or more steps to a number of 1, 2, 4 or 8 bytes, or to an address")
     return FieldPath(offsets, size)

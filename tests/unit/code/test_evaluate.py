@@ -62,6 +62,18 @@ def test_jump_table_by_what_a_call_returns(assembled: Assembler, call: str) -> N
     assert results(code, *cases, Assumptions(calls={"other": 2})) == [{11}, {22}, {None, 0}]
 
 
+@pytest.mark.parametrize("argument", [0, 1])
+def test_a_word_of_the_stack_that_a_call_stores(assembled: Assembler, argument: int) -> None:
+    register = ("rdi", "rsi")[argument]
+    body = f"sub $24, %rsp\nlea 8(%rsp), %{register}\ncall 7f\nmov 16(%rsp), %rax\nadd $24, %rsp\nret\n7: ret"
+    code = assembled(body)
+    function = code.image.function("f")
+    assert function
+    called = function.address + function.size - 1
+    cases = [{called: {(argument, 8): ARGUMENT}}, {called - 1: {(argument, 8): ARGUMENT}}, {called: {(argument, 0): ARGUMENT}}]
+    assert results(code, *(Assumptions(outputs=outputs) for outputs in cases)) == [{ARGUMENT}, {None}, {None}]
+
+
 def test_nothing_is_left_of_the_case_before(assembled: Assembler) -> None:
     code = assembled("call number@PLT\nret")
     assert results(code, Assumptions(calls={"number": 5}), Assumptions(), Assumptions(calls={"number": 6})) == [

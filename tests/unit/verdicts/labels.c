@@ -38,7 +38,7 @@ static __u64 of_size(__u64 value, __u32 size)
 /* A path from the SSL to this value, mostly sound. Its end is known where every pointer on it and the value itself is. */
 static struct made_value lay_path(struct ssll_path *path, __u64 ssl, __u64 value)
 {
-	static const __u16 sizes[] = {1, 2, 4, 8, 8, 4, 2, 3};
+	static const __u16 sizes[] = {1, 2, 4, 8, 0, 4, 2, 3};
 	__u64 at = ssl, next, place;
 	bool known = true;
 
@@ -60,6 +60,8 @@ static struct made_value lay_path(struct ssll_path *path, __u64 ssl, __u64 value
 	place = place_for(8, known);
 	write_made_up(place, &value, sizeof(value));
 	path->offsets[path->length - 1] = place - at;
+	if (!path->size) /* the address itself, whether anything can be read there or not */
+		return (struct made_value){true, place};
 	known &= path->size != 3; /* the size of no value */
 	return (struct made_value){known, known ? of_size(value, path->size) : 0};
 }
@@ -71,13 +73,13 @@ static __u64 any_value(enum ssll_place_of place, bool gnutls)
 
 	if (place == SSLL_PLACE_OF_VERSION)
 		return gnutls ? protocols[any(10)] : versions[any(5)];
-	if (place == SSLL_PLACE_OF_VERIFY_MODE)
+	if (place == SSLL_PLACE_OF_VERIFY_MODE || place == SSLL_PLACE_OF_CREDENTIALS)
 		return any(4);
 	return once_in(3) ? 0 : any_word();
 }
 
 /* What GnuTLS' own values mean: its numbers of versions, the two bytes of a suite in their order, 0 for no signature; whether a
- * session was resumed is only known of a server. */
+ * session was resumed, and whether a certificate was asked for, is only known of a server. */
 static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 {
 	static const __u16 versions[] = {0, 0x0300, 0x0301, 0x0302, 0x0303, TLS_1_3};
@@ -89,7 +91,13 @@ static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 	cipher->value = 0x03000000 | (cipher->value % 256) * 256 | cipher->value / 256 % 256;
 	ends[SSLL_PLACE_OF_SIGNATURE].known &= (__u16)ends[SSLL_PLACE_OF_SIGNATURE].value != 0;
 	if (!server)
-		ends[SSLL_PLACE_OF_RESUMED] = (struct made_value){};
+		ends[SSLL_PLACE_OF_RESUMED] = ends[SSLL_PLACE_OF_VERIFY_MODE] = (struct made_value){};
+}
+
+/* Whether a certificate may be where certificates are, by GnuTLS' kind of credentials, which OpenSSL doesn't have. */
+static bool is_by_certificate(const struct made_value *credentials)
+{
+	return !credentials->known || (__u32)credentials->value == 1;
 }
 
 static void expect(const struct ssll_labels *labels, enum ssll_label label, bool known, __u32 value)
@@ -141,14 +149,16 @@ static void read_connections(long number, long known[SSLL_LABELS])
 
 		if (!ends[SSLL_PLACE_OF_VERIFY_MODE].known)
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, false, 0);
-		else if (ends[SSLL_PLACE_OF_VERIFY_MODE].value % 2 == 0)
+		else if (gnutls ? !ends[SSLL_PLACE_OF_VERIFY_MODE].value : ends[SSLL_PLACE_OF_VERIFY_MODE].value % 2 == 0)
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, true, SSLL_CLIENT_CERTIFICATE_NOT_ASKED);
 		else if (!library.paths[SSLL_PLACE_OF_PEER_CERTIFICATE].length)
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, false, 0);
 		else
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, true,
-			        ends[SSLL_PLACE_OF_PEER_CERTIFICATE].value ? SSLL_CLIENT_CERTIFICATE_GIVEN
-			                                                   : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN);
+			        ends[SSLL_PLACE_OF_PEER_CERTIFICATE].value &&
+			                        is_by_certificate(&ends[SSLL_PLACE_OF_CREDENTIALS])
+			                ? SSLL_CLIENT_CERTIFICATE_GIVEN
+			                : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN);
 		for (__u32 label = 0; label < SSLL_LABELS; label++)
 			known[label] += labels.known >> label & 1;
 	}

@@ -55,6 +55,10 @@ DEFECTS = [
     ("labels", "labels/paths.bpf.h", "(value, 2, (void *)at)", "(value, 4, (void *)at)"),
     ("labels", "labels/paths.bpf.h", "*value = (__u16)*value;", ""),
     ("labels", "handshakes/labels.bpf.h", "return agreed && ", "return "),
+    ("labels", "labels/paths.bpf.h", "return !size || ", "return "),
+    ("labels", "handshakes/labels.bpf.h", "!keeps_server_state(ssl, library) || ", ""),
+    ("labels", "stacks/stacks.bpf.h", "mode != 0 : mode", "mode & OPENSSL_VERIFY_PEER : mode"),
+    ("labels", "stacks/gnutls.bpf.h", "GNUTLS_CREDENTIALS_CERTIFICATE = 1,", "GNUTLS_CREDENTIALS_CERTIFICATE = 2,"),
     ("labels", "labels/texts.bpf.h", "size > SSLL_TEXT_LENGTH + 1", "size > SSLL_TEXT_LENGTH"),
     ("labels", "labels/texts.bpf.h", "\t\ttext.bytes[SSLL_TEXT_LENGTH] = 0;", "\t\t;"),
 ]

@@ -262,12 +262,14 @@ def _move_wide(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> No
 
 
 def _bits(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
-    """sbfm and ubfm that take bits out of a register: lsr, uxtb, sxtw and their like."""
+    """sbfm and ubfm: those that take bits out of a register (lsr, uxtb, sxtw and their like), and those that shift its lowest
+    ones to the left (lsl, ubfiz and theirs)."""
     operation, low, high = word >> 29 & 3, word >> 16 & 63, word >> 10 & 63
     value = _read(state, word, word >> 5 & 31)
-    if isinstance(value, int) and high >= low and operation in (0, 2):
-        bits = value >> low & (1 << high - low + 1) - 1
-        value = signed(bits, high - low + 1) & MASK if operation == 0 else bits
+    if isinstance(value, int) and operation in (0, 2):
+        first, shift = (low, 0) if high >= low else (0, (64 if word >> 31 else 32) - low)
+        bits = value >> first & (1 << high - first + 1) - 1
+        value = (signed(bits, high - first + 1) if operation == 0 else bits) << shift & MASK
     else:
         value = masked(value, (1 << high + 1) - 1) if isinstance(value, LoadedField) and not low and operation != 1 else None
     _write(state, word, word & 31, value)

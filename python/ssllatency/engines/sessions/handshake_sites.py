@@ -214,7 +214,7 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
         labels.add(Label.GROUP)
     if {"verify_mode", "peer_certificate"} <= names:
         labels.add(Label.CLIENT_CERTIFICATE)
-    if {"server_name", "server_name_session"} <= names:
+    if "server_name" in names and {"server_name_session", "server_name_length"} & names:
         labels.add(Label.SNI)
     if "alpn_length" not in names:
         labels.discard(Label.ALPN)

@@ -10,6 +10,7 @@ from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import Image
+from ssllatency.stacks.gnutls.extensions import extension_paths
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
 
 _SESSION = SymbolicAddress("argument", 0)
@@ -45,6 +46,9 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     "signature" GnuTLS' number of the algorithm that the server signs with; "resumed" counts in a server. "in_init" isn't 0 from
     within the first call of a handshake until it has succeeded. "alert" is the last one that was received, "descriptor" the
     transport: a descriptor, or an application's own pointer.
+
+    "verify_mode" isn't 0 in a server that asks for a certificate; "peer_certificate" points to the peer's where "credentials"
+    is 1. "server_name" and "alpn" are as extension_paths() has them.
     """
     paths = {
         "version": _label(_returned(image, "gnutls_protocol_get_version", 2), 4),
@@ -56,7 +60,8 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
         "alert": _label(_returned(image, "gnutls_alert_get", 1), 4),
         "descriptor": _label(_returned(image, "gnutls_transport_get_ptr", 1), 8),
     }
-    return {name: path for name, path in paths.items() if path}
+    found = {name: path for name, path in paths.items() if path}
+    return {**found, **_certificate_paths(image), **extension_paths(image)}
 
 
 def suites(image: Image) -> dict[int, str]:
@@ -112,6 +117,25 @@ def _only(evaluation: Evaluation | None, depth: int, size: int) -> LoadedField |
 
 def _label(field: LoadedField | None, size: int) -> FieldPath | None:
     return FieldPath(field.path, size) if field and field.size == size else None
+
+
+def _certificate_paths(image: Image) -> dict[str, FieldPath]:
+    """Whether a server asks for a certificate, as gnutls_certificate_server_set_request stores it; where the peer's are; and
+    what the peer has proved itself by, at which gnutls_certificate_get_peers looks first."""
+    request, peers = (_follow(image, f"gnutls_certificate_{name}") for name in ("server_set_request", "get_peers"))
+    modes = {place for place, _ in request.stores} if request else set()
+    kinds = {field for field in peers.fields if len(field.path) == 1 and field.size == 4} if peers else set()
+    certificates = _only(peers, 2, 8)
+    if len(modes) != 1 or len(kinds) != 1 or certificates is None:
+        return {}
+    mode, kind = modes.pop(), kinds.pop()
+    if mode.base != _SESSION.base or not 0 < mode.offset < _MAX_OFFSET:
+        return {}
+    return {
+        "verify_mode": FieldPath((mode.offset,), 4),
+        "peer_certificate": FieldPath(certificates.path, certificates.size),
+        "credentials": FieldPath(kind.path, kind.size),
+    }
 
 
 def _under_way(image: Image) -> LoadedField | None:

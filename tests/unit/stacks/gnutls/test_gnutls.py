@@ -22,6 +22,8 @@ FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib6
 
 OWN, OLD = "this machine's", "libgnutls-3.7.1-x86-64"  # the latter has no gnutls_ciphersuite_get, nor gnutls_record_send_file
 LABELS = {"version", "cipher", "group", "signature", "resumed", "in_init", "alert", "descriptor"}
+CERTIFICATE = {"verify_mode", "peer_certificate", "credentials"}
+EXTENSIONS = {"server_name", "server_name_length", "alpn", "alpn_length"}
 
 
 @pytest.fixture(scope="module", params=[OWN, OLD, "libgnutls-3.8-x86-64", "libgnutls-3.8-arm64"])
@@ -53,9 +55,22 @@ def test_the_session_is_read_by_its_accessors(image: Image, name: str) -> None:
     assert (offsets["server"], offsets["server_bits"]) == (0, 1)
     assert offsets["rwstate"] > 0
     paths = label_paths(image)
-    assert paths.keys() == LABELS - ({"cipher", "in_init"} if name == OLD else set())
-    assert {label for label, path in paths.items() if len(path.offsets) == 2} == {"version", "cipher", "group"} & paths.keys()
+    assert paths.keys() == (LABELS | CERTIFICATE | EXTENSIONS) - ({"cipher", "in_init"} if name == OLD else set())
+    deep = {"version", "cipher", "group", "peer_certificate"} | EXTENSIONS
+    assert {label for label, path in paths.items() if len(path.offsets) == 2} == deep & paths.keys()
     assert len({path.offsets for path in paths.values()} | {(offsets["rwstate"],)}) == len(paths) + 1
+
+
+def test_what_extensions_bring_lies_behind_a_pointer(image: Image) -> None:
+    paths = label_paths(image)
+    name, length = paths["server_name"], paths["server_name_length"]
+    assert name.offsets[0] == length.offsets[0] != paths["alpn"].offsets[0] == paths["alpn_length"].offsets[0]
+    assert (name.offsets[1], name.size, length.offsets[1], length.size) == (2, 0, 0, 2)
+    assert (paths["alpn"].offsets[1] + 8, paths["alpn"].size, paths["alpn_length"].size) == (
+        paths["alpn_length"].offsets[1],
+        8,
+        4,
+    )
 
 
 def test_cipher_suites_are_named_by_its_table(image: Image, name: str) -> None:
