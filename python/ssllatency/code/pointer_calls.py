@@ -29,7 +29,7 @@ _LONGEST = 16
 
 
 @dataclass(frozen=True)
-class _Load:
+class Load:
     """64 bits loaded by the instruction at `address` into `register`, "" for a call that goes there itself."""
 
     address: int
@@ -65,18 +65,18 @@ def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[in
     A function of `part` that has one such call may have others through the same field of another structure of the kind: they
     count as well.
     """
-    starts = _functions(image, machine, bodies, path[1], part, lambda start: _may_load(image, start, path[0]))
+    starts = functions_loading(image, machine, bodies, path[1], part, lambda start: _may_load(image, start, path[0]))
     return calls_in(bodies, sorted(starts), path)
 
 
 def calls_through_field(image: Image, machine: Machine, bodies: Bodies, offset: int, part: CodePart) -> list[int]:
     """The addresses of the calls through the pointer at `offset` of any structure. An offset that many structures have says
     little: it should be large."""
-    starts = sorted(_functions(image, machine, bodies, offset, part))
+    starts = sorted(functions_loading(image, machine, bodies, offset, part))
     return [call for start in starts for call in _calls_by_field(bodies, start, (offset,))]
 
 
-def _calls_by_field(bodies: Bodies, start: int, fields: Collection[int]) -> dict[int, list[_Load]]:
+def _calls_by_field(bodies: Bodies, start: int, fields: Collection[int]) -> dict[int, list[Load]]:
     """The calls through these fields in the function that begins at `start`, each with its loads."""
     try:
         graph = bodies.graph(start)
@@ -97,7 +97,7 @@ def calls_in(bodies: Bodies, starts: Iterable[int], path: tuple[int, ...]) -> li
     return sites
 
 
-def _functions(
+def functions_loading(
     image: Image,
     machine: Machine,
     bodies: Bodies,
@@ -173,15 +173,15 @@ def _called_soon(path: Iterable[Instruction], field: int) -> bool:
     return False
 
 
-def _through(graph: Graph, call: Instruction, fields: Collection[int]) -> list[_Load]:
+def _through(graph: Graph, call: Instruction, fields: Collection[int]) -> list[Load]:
     """The loads that tell where an indirect call goes; none if there is a way to it that has another."""
     if call.flow is not Flow.INDIRECT_CALL:
         return []
-    origins = _called(graph, call)
+    origins = called_loads(graph, call)
     return origins if all(load.offset in fields for load in origins) else []
 
 
-def _called(graph: Graph, call: Instruction) -> list[_Load]:
+def called_loads(graph: Graph, call: Instruction) -> list[Load]:
     """The loads that what an indirect call goes to may come from: the call's own, unless that is of a pointer that was kept on
     the stack."""
     own = next(iter(loads(call)), None)
@@ -191,7 +191,7 @@ def _called(graph: Graph, call: Instruction) -> list[_Load]:
     return [own] if place is None else _origins(graph, call.address, place)
 
 
-def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
+def _leads(graph: Graph, load: Load, pointer: int) -> bool:
     """Whether the base of `load` was itself loaded from the offset `pointer`."""
     bases = _origins(graph, load.address, load.base)
     return bool(bases) and all(base.offset == pointer for base in bases)
@@ -201,7 +201,7 @@ def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
 _Location = str | int
 
 
-def _origins(graph: Graph, address: int, location: _Location) -> list[_Load]:
+def _origins(graph: Graph, address: int, location: _Location) -> list[Load]:
     """The loads that what is at `location` before the instruction at `address` may come from; none if it may have been made
     elsewhere."""
     origins = []
@@ -215,7 +215,7 @@ def _origins(graph: Graph, address: int, location: _Location) -> list[_Load]:
             origin = _before(graph, graph.nodes[before], place)
             if origin is None:
                 return []
-            if isinstance(origin, _Load):
+            if isinstance(origin, Load):
                 origins.append(origin)
             elif (before, origin) not in seen:
                 seen.add((before, origin))
@@ -223,7 +223,7 @@ def _origins(graph: Graph, address: int, location: _Location) -> list[_Load]:
     return origins
 
 
-def _before(graph: Graph, instruction: Instruction, location: _Location) -> _Location | _Load | None:
+def _before(graph: Graph, instruction: Instruction, location: _Location) -> _Location | Load | None:
     """The place before the instruction of the value that is at `location` after it, or what loaded it; None if it may have been
     made there."""
     if isinstance(location, int):
@@ -269,7 +269,7 @@ def callee(call: Instruction) -> str:
     return _x86_name(operand.reg) if operand.type == _REGISTER else ""
 
 
-def loads(instruction: Instruction) -> tuple[_Load, ...]:
+def loads(instruction: Instruction) -> tuple[Load, ...]:
     """The loads of an instruction, 64 bits each, from memory past a register; and where an indirect call through memory
     goes."""
     if hasattr(instruction, "word"):
@@ -283,7 +283,7 @@ def loads(instruction: Instruction) -> tuple[_Load, ...]:
     if not base or operand.mem.index or operand.mem.segment:
         return ()
     return (
-        _Load(x86_instruction.address, "" if calls else _x86_name(x86_instruction.raw.operands[0].reg), base, operand.mem.disp),
+        Load(x86_instruction.address, "" if calls else _x86_name(x86_instruction.raw.operands[0].reg), base, operand.mem.disp),
     )
 
 
@@ -309,13 +309,13 @@ def _x86_name(number: int) -> str:
     return wide_names().get(number, "")
 
 
-def _aarch64_loaded(instruction: Aarch64Instruction) -> Iterator[_Load]:
+def _aarch64_loaded(instruction: Aarch64Instruction) -> Iterator[Load]:
     memory = instruction.memory
     if memory is None or memory.offset is None or memory.size != 8 or memory.moves_base:
         return
     for position, number in enumerate(memory.loaded):
         base = "sp" if memory.base == 31 else f"x{memory.base}"
-        yield _Load(instruction.address, f"x{number}", base, memory.offset + 8 * position)
+        yield Load(instruction.address, f"x{number}", base, memory.offset + 8 * position)
 
 
 def _aarch64_stored(instruction: Aarch64Instruction) -> Iterator[_Store]:

@@ -72,7 +72,7 @@ def _fields(plan: Plan) -> Iterator[str]:
     for name, path in plan.labels.items():
         way, _, size = path.removesuffix(" bytes").rpartition(", ")
         *steps, last = map(int, way.split(" -> "))
-        if size not in ("1", "2", "4", "8") or any(step % 8 for step in steps) or last % int(size):
+        if size not in ("0", "1", "2", "4", "8") or any(step % 8 for step in steps) or last % (int(size) or 1):
             yield f"label {name} isn't aligned: {path}"
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -94,11 +95,19 @@ def test_each_of_its_functions_is_planned(image: Image, name: str) -> None:
 
 def test_phases_and_waits_are_found(image: Image) -> None:
     handshake = plan_handshake(image)
-    assert {call.phase for call in handshake.calls} == {Phase.PRIVATE_KEY, Phase.PEER_VERIFICATION}
+    assert {call.phase for call in handshake.calls} == {Phase.PRIVATE_KEY, Phase.PEER_VERIFICATION, Phase.KEY_EXCHANGE}
     assert {call.phase for call in handshake.transport} == {Transport.WAIT_PEER, Transport.WAIT_WINDOW}
     assert handshake.missing == ()
     assert not handshake.within_data
     assert len(transport_pointers(image).values()) == 4
+
+
+def test_calls_of_key_exchange_are_found(image: Image, name: str) -> None:
+    calls = Counter(call.callee for call in plan_handshake(image).calls if call.phase is Phase.KEY_EXCHANGE)
+    encapsulation = {"_gnutls_pk_encaps": 1, "_gnutls_pk_decaps": 1} if "3.8" in name else {}
+    assert calls.keys() == {"_gnutls_pk_generate_keys", "_gnutls_pk_derive", *encapsulation}
+    assert {function: calls[function] for function in encapsulation} == encapsulation
+    assert min(calls["_gnutls_pk_generate_keys"], calls["_gnutls_pk_derive"]) >= 12
 
 
 def test_names_of_its_codes(image: Image) -> None:
