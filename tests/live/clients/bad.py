@@ -59,6 +59,13 @@ def no_shared_cipher(port: int) -> None:
     _shake(port, made)
 
 
+def foreign_cipher(port: int) -> None:
+    """One cipher only, which GnuTLS doesn't have."""
+    made = context(TLS_1_2)
+    made.set_ciphers("ECDHE-ARIA128-GCM-SHA256")
+    _shake(port, made)
+
+
 def old_version(port: int) -> None:
     """TLS 1.1."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,9 +43,11 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-def ask(port: int, made: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
+def ask(
+    port: int, made: ssl.SSLContext, session: ssl.SSLSession | None = None, name: str | None = None
+) -> ssl.SSLSession | None:
     """One connection with one request, read to its end; the session."""
-    with bad.plain(port) as plain, made.wrap_socket(plain.dup(), session=session) as tls:
+    with bad.plain(port) as plain, made.wrap_socket(plain.dup(), server_hostname=name, session=session) as tls:
         tls.sendall(b"GET / HTTP/1.0\r\n\r\n")
         with contextlib.suppress(ssl.SSLError):
             while tls.recv(65536):
@@ -60,16 +63,8 @@ def shake(server: GnuTlsServ, version: ssl.TLSVersion, *, resume: bool = False) 
         session = last if resume else None
 
 
-def strange_cipher(port: int) -> None:
-    """One cipher that GnuTLS doesn't have."""
-    made = bad.context(TLS_1_2)
-    made.set_ciphers("ECDHE-ARIA128-GCM-SHA256")
-    with bad.plain(port) as plain, contextlib.suppress(ssl.SSLError):
-        made.wrap_socket(plain.dup())
-
-
 FAILING: tuple[Callable[[int], Any], ...] = (
-    strange_cipher,
+    bad.foreign_cipher,
     bad.unknown_ca,
     bad.nonsense,
     bad.http,
@@ -104,6 +99,33 @@ def test_its_handshakes_have_labels(server: GnuTlsServ) -> None:
     assert {group for group, resumed in labels_of(shakes.singles, "group", "resumed") if resumed == "no"} == {"x25519"}
     signed = [single for single in shakes.singles if single["parts_ns"].get("private_key")]
     assert len(signed) == TIMES + 1
+    agreed = Counter(single["labels"]["version"] for single in shakes.singles if single["parts_ns"].get("key_exchange"))
+    assert agreed == {"TLSv1.3": TIMES, "TLSv1.2": 1}
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
+def test_who_shook_hands(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """A name, a protocol and a certificate that came, and the absence of each; a resumed session has its own name."""
+    pair, own = make_certificate("ecdsa", tmp_path), make_certificate("rsa", tmp_path)
+    one, other, bare = bad.context(version), bad.context(version), bad.context(version)
+    one.set_alpn_protocols(["http/1.1"])
+    one.load_cert_chain(own.certificate, own.key)
+    other.set_alpn_protocols(["nothing/1"])
+    with gnutls_serv(pair, "--alpn", "http/1.1") as server, Shakes(server.pid, options=("--by", "sni,alpn")) as shakes:
+        session = ask(server.port, one, name="one.example")
+        ask(server.port, one, session, name="one.example")
+        ask(server.port, other, name=f"{'long.' * 8}example")
+        ask(server.port, bare)
+    with gnutls_serv(pair, "--disable-client-cert") as server, Shakes(server.pid, options=("--by", "sni,alpn")) as unasked:
+        ask(server.port, one, name="one.example")
+    assert labels_of(shakes.singles, "resumed", "sni", "alpn", "client_certificate") == [
+        ("no", "one.example", "http/1.1", "given"),
+        ("yes", "one.example", "http/1.1", "given"),
+        ("no", f"{'long.' * 8}example", "none", "not given"),
+        ("no", "none", "none", "not given"),
+    ]
+    assert labels_of(unasked.singles, "sni", "alpn", "client_certificate") == [("one.example", "none", "not asked")]
     assert_books(shakes)
 
 

@@ -13,11 +13,13 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,6 +139,79 @@ def _apache_told(port: int) -> Told:
         found = re.search(r"^Total Accesses: (\d+)$", response.read().decode(), re.MULTILINE)
     assert found
     return {"requests": int(found[1])}
+
+
+@contextmanager
+def lighttpd(pair: Certificate) -> Iterator[Running]:
+    """With GnuTLS, by one thread that waits for all of its sockets. It tells which handshakes failed, by GnuTLS' names."""
+    program, (port,) = _program("lighttpd"), free_ports(1)
+    if not Path("/usr/lib/lighttpd/mod_gnutls.so").exists():
+        pytest.skip("lighttpd-mod-gnutls isn't installed: run tools/setup")
+    with _folder() as folder:
+        (folder / "conf").write_text(_LIGHTTPD.format(folder=folder, port=port, pair=pair))
+        (folder / "index.html").write_text("hello")
+        with _process([program, "-D", "-f", folder / "conf"], folder, port) as pid:
+            yield Running(pid, port, lambda: _lighttpd_told(pid, folder))
+
+
+_LIGHTTPD = """
+server.modules = ("mod_gnutls", "mod_accesslog")
+server.document-root = "{folder}"
+server.bind = "127.0.0.1"
+server.port = {port}
+server.errorlog = "{folder}/log"
+index-file.names = ("index.html")
+ssl.engine = "enable"
+ssl.pemfile = "{pair.certificate}"
+ssl.privkey = "{pair.key}"
+debug.log-ssl-noise = "enable"
+accesslog.filename = "{folder}/requests"
+accesslog.format = "answered"
+"""
+
+
+def _lighttpd_told(pid: int, folder: Path) -> Told:
+    """What its logs have; it is soon to write what it still keeps of the one with requests."""
+    os.kill(pid, signal.SIGHUP)
+    return _found(folder / "requests", "(answered)") | _found(folder / "log", r"mod_gnutls_\w+: \((\w+)\)")
+
+
+@contextmanager
+def exim(pair: Certificate, *, starttls: bool) -> Iterator[Running]:
+    """With GnuTLS, on sockets that block, by a process for each connection. It tells of each that ends by QUIT whether it was
+    encrypted, and why handshakes failed in GnuTLS' sentences. Without `starttls` connections begin with a handshake."""
+    program, (port,) = _program("exim4"), free_ports(1)
+    if os.geteuid():
+        pytest.skip("exim takes a configuration from root only")
+    with _folder() as folder:
+        words = {"folder": folder, "port": port, "pair": pair, "on_connect": "" if starttls else port}
+        (folder / "conf").write_text(_EXIM.format(**words))
+        (folder / "conf").chmod(0o600)
+        with _process([program, "-C", folder / "conf", "-bdf"], folder, port) as pid:
+            yield Running(pid, port, lambda: _found(folder / "mainlog", r"(encrypted)$|\(gnutls_handshake\): (.*)"))
+
+
+_EXIM = """
+daemon_smtp_ports = {port}
+tls_on_connect_ports = {on_connect}
+local_interfaces = 127.0.0.1
+primary_hostname = localhost
+exim_user = root
+exim_group = root
+spool_directory = {folder}
+log_file_path = {folder}/%slog
+pid_file_path = {folder}/pid
+keep_environment =
+host_lookup =
+tls_advertise_hosts = *
+tls_certificate = {pair.certificate}
+tls_privatekey = {pair.key}
+acl_smtp_quit = quit
+begin acl
+quit:
+    accept encrypted = *
+           logwrite = encrypted
+"""
 
 
 @contextmanager
@@ -353,6 +428,13 @@ def _lines(path: Path, **marks: str) -> Told:
     """How many lines of the file have each of these texts in them."""
     lines = path.read_text(errors="replace").splitlines()
     return {name: sum(mark in line for line in lines) for name, mark in marks.items()}
+
+
+def _found(path: Path, pattern: str) -> Told:
+    """How many lines of the file have each of the texts that this finds in them."""
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    found = (match for line in lines if (match := re.search(pattern, line)))
+    return dict(Counter(next(filter(None, match.groups())) for match in found))
 
 
 def _program(name: str) -> str:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that link GnuTLS, from their first handshake on: as many as were made, and why those failed that they say did."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests import programs
+from tests.live.clients.counted import TIMEOUT_S
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.servers.nginx import Certificate, make_certificate
+from tests.live.servers.s_server import s_server
+
+pytestmark = pytest.mark.usefixtures("tracing")
+TIMES = 5
+OPTIONS = ("--wait", "--role", "client", "--by", "version,sni,alpn")
+CLOSED = "connection reset or closed by the peer"
+HANDSHAKE_FAILURE = b"\x15\x03\x03\x00\x02\x02\x28"
+# What a server without TLS does instead of answering the ClientHello, the sentence in which GnuTLS says so, and our reason.
+ANSWERS = {
+    "alert": (HANDSHAKE_FAILURE, "A TLS fatal alert has been received.", "alert received: handshake failure"),
+    "http": (b"HTTP/1.0 400 Bad Request\r\n\r\n", "An unexpected TLS packet was received.", "unexpected packet"),
+    "end": (b"", "The TLS connection was non-properly terminated.", CLOSED),
+    "reset": (None, "Error in the pull function.", CLOSED),
+}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """Of the server."""
+    return make_certificate("ecdsa", tmp_path_factory.mktemp("certificates"))
+
+
+@contextmanager
+def answering(answer: bytes | None) -> Iterator[int]:
+    """A server that answers each ClientHello with this, and closes; with a reset where there is no answer. Its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    if answer is None:
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    else:
+                        connection.sendall(answer)
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            serving.join(TIMEOUT_S)
+
+
+def wget(port: int) -> str:
+    """One request by wget; what it says."""
+    command = [*programs.needed("wget"), "--no-check-certificate", "--tries=1", "-O", "-", f"https://localhost:{port}/"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S).stderr
+
+
+def gnutls_cli(port: int, *options: str) -> str:
+    """One connection by gnutls-cli; what it says."""
+    command = [*programs.needed("gnutls-cli"), "--insecure", *options, "-p", str(port), "localhost"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    return done.stdout + done.stderr
+
+
+CLIENTS: dict[str, Callable[[int], str]] = {"wget": wget, "gnutls-cli": gnutls_cli}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_each_of_its_handshakes_counts(pair: Certificate, name: str) -> None:
+    ask = CLIENTS[name]
+    with s_server(pair, "-www") as server, Shakes(options=("--comm", name, *OPTIONS)) as shakes:
+        said = [ask(server.port) for _ in range(TIMES)]
+    assert all("200" in words or "Handshake was completed" in words for words in said)
+    assert endings(shakes.document) == {"success": TIMES}
+    labels = labels_of(shakes.singles, "role", "version", "sni", "alpn", "client_certificate")
+    assert labels == [("client", "TLSv1.3", "localhost", "none", None)] * TIMES
+    assert len({single["pid"] for single in shakes.singles}) == TIMES
+    assert all(single["parts_ns"]["key_exchange"] > 0 for single in shakes.singles)
+    assert_books(shakes)
+
+
+def test_wget_fails_as_it_says(pair: Certificate) -> None:
+    said: Counter[str] = Counter()
+    with s_server(pair, "-www") as server, Shakes(options=("--comm", "wget", *OPTIONS)) as shakes:
+        wget(server.port)
+        for answer, sentence, _ in ANSWERS.values():
+            with answering(answer) as port:
+                said[sentence] += sentence in wget(port)
+    assert said == {sentence: 1 for _, sentence, _ in ANSWERS.values()}
+    failed = [single["reason"] for single in shakes.singles if single["ending"] != "success"]
+    assert failed == [reason for _, _, reason in ANSWERS.values()]
+    assert endings(shakes.document) == {"success": 1, "failure": 2, "abandoned": 2}
+    assert_books(shakes)
