@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests import programs
 from tests.live.clients import bad
-from tests.live.clients.counted import TLS_1_2, TLS_1_3
+from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
 from tests.live.clients.slow import PAUSE_S, slow
 from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of
 from tests.live.commands.trace import PROGRAM, Trace, count, counts
@@ -126,6 +128,65 @@ def test_who_shook_hands(tmp_path: Path, version: ssl.TLSVersion) -> None:
         ("no", "none", "none", "not given"),
     ]
     assert labels_of(unasked.singles, "sni", "alpn", "client_certificate") == [("one.example", "none", "not asked")]
+    assert_books(shakes)
+
+
+OLD = ("--priority", "NORMAL:-VERS-ALL:+VERS-TLS1.2")
+# What gnutls-cli is told to do, after what it has said each time; and how many handshakes that is. New keys are none, and an
+# authentication after the handshake neither.
+COURSES: dict[str, tuple[tuple[str, ...], dict[str, str], int]] = {
+    "renegotiation": ((*OLD, "--rehandshake"), {"ReHandshake was completed": "hello"}, 2),
+    "new keys": (("--inline-commands",), {"Handshake was completed": "^rekey^", "Rekey was completed": "hello"}, 1),
+    "authentication": (
+        ("--post-handshake-auth", "--x509certfile", "{certificate}", "--x509keyfile", "{key}"),
+        {"Handshake was completed": "**REAUTH**", "Re-auth was performed": "hello"},
+        1,
+    ),
+    "early data": (("--resume", "--earlydata", "{certificate}"), {"This is a resumed session": "hello"}, 2),
+    "a ticket": ((*OLD, "--resume"), {"This is a resumed session": "hello"}, 2),
+}
+
+
+def converse(port: int, options: tuple[str, ...], course: dict[str, str]) -> None:
+    """One run of gnutls-cli, in which each of the lines is sent once what comes before it was said, and "hello" comes back."""
+    command = [*programs.needed("stdbuf"), "-o0", *programs.needed("gnutls-cli"), "--insecure", *options]
+    with subprocess.Popen(
+        [*command, "-p", str(port), "localhost"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as client:
+        guard = threading.Timer(TIMEOUT_S, client.kill)
+        guard.start()
+        assert client.stdin
+        assert client.stdout
+        for said, line in {**course, "hello": ""}.items():
+            assert any(said in text for text in client.stdout), said
+            client.stdin.write(f"{line}\n")
+            client.stdin.flush()
+        client.stdin.close()
+        client.wait()
+        guard.cancel()
+
+
+@pytest.mark.parametrize("name", COURSES)
+def test_what_follows_a_handshake(tmp_path: Path, name: str) -> None:
+    options, course, times = COURSES[name]
+    pair = make_certificate("ecdsa", tmp_path)
+    words = tuple(word.format(certificate=pair.certificate, key=pair.key) for word in options)
+    early = ("--earlydata", "--maxearlydata", "16384")
+    with (
+        gnutls_serv(pair, *early, page="--echo") as server,
+        Trace(server.pid) as trace,
+        Shakes(server.pid, options=("--role", "any")) as shakes,
+    ):
+        converse(server.port, words, course)
+    assert endings(shakes.document) == {"success": times}
+    assert set(labels_of(shakes.singles, "role", "version")) == {("server", "TLSv1.2" if OLD[1] in options else "TLSv1.3")}
+    resumed = [single["labels"]["resumed"] for single in shakes.singles]
+    assert resumed == (["no", "yes"] if "--resume" in options else ["no"] * times)
+    assert count(trace.document, "gnutls_handshake") == times
     assert_books(shakes)
 
 

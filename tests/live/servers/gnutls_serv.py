@@ -33,12 +33,12 @@ class GnuTlsServ:
 
 
 @contextmanager
-def gnutls_serv(pair: Certificate, *options: str) -> Iterator[GnuTlsServ]:
-    """Serves a page until the end of the block."""
+def gnutls_serv(pair: Certificate, *options: str, page: str = "--http") -> Iterator[GnuTlsServ]:
+    """Serves a page until the end of the block; with `page` "--echo", what clients send."""
     program, (port,) = programs.path("gnutls-serv"), free_ports(1)
     with tempfile.TemporaryDirectory(prefix="ssllatency-gnutls-") as folder:
         output = Path(folder, "output")
-        command = [program, "--x509certfile", pair.certificate, "--x509keyfile", pair.key, "-p", str(port), "--http", *options]
+        command = [program, "--x509certfile", pair.certificate, "--x509keyfile", pair.key, "-p", str(port), page, *options]
         with (
             output.open("wb") as file,
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file) as process,
