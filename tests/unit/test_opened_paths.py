@@ -108,6 +108,7 @@ ALLOWED = {
     "targets/sockets/accept_queues.py": PROC,
     "targets/sockets/listening.py": PROC,
     "targets/sockets/sock_diag.py": PROC,
+    "targets/kernel_tls.py": PROC,
     "targets/maps.py": PROC,
     "targets/opening.py:_handle": PROC,
     "targets/opening.py:_kinds_of": PROC,

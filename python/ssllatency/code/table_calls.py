@@ -108,7 +108,7 @@ class TableCalls:
         return self._made_on_x86(cast("X86Instruction", instruction), register)
 
     def _constant_of(self, target: int | None) -> int | None:
-        """What the function at `target` returns, whatever it is called with."""
+        """The number that the function at `target` returns, whatever it is called with; None where that isn't one."""
         if target is None:
             return None
         if target not in self._returned:
@@ -140,7 +140,7 @@ class TableCalls:
         return None
 
     def _loaded(self, places: set[int]) -> set[int]:
-        """What the file has at these places, if all of it is known."""
+        """The pointers that the file has at these places; none if one isn't known."""
         pointers = {place: self._image.pointer(place) for place in places}
         for place, pointer in pointers.items():
             if pointer:

@@ -181,6 +181,8 @@ class Implementation(ABC):
     """Patterns of the names of libraries by which a process with one of `file_names` does its TLS instead."""
     doubt: str = ""
     """A sentence about processes that have it, where it is uncertain whether they do TLS by it."""
+    instead: str = ""
+    """A sentence on what of it can't be seen, and what tells something of it instead, where it isn't traced."""
 
     @abstractmethod
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implementations that aren't traced, and of which no more is known than what their libraries are called."""
+"""Implementations that aren't traced, and of which no more is known than what their files are called."""
 
 from __future__ import annotations
 
@@ -9,31 +9,54 @@ from ssllatency.stacks.base import Implementation
 
 
 class ByName(Implementation):
-    """One whose libraries have these names."""
+    """One whose files have these names."""
 
     marks = {}  # noqa: RUF012
     texts = ()
 
-    def __init__(self, name: str, *file_names: str, unless: tuple[str, ...] = (), doubt: str = "") -> None:
+    def __init__(self, name: str, *file_names: str, unless: tuple[str, ...] = (), doubt: str = "", instead: str = "") -> None:
         self.name = name
         self.file_names = file_names
         self.unless = unless
         self.doubt = doubt
+        self.instead = instead
 
     def identify(self, versions: Mapping[str, str]) -> None:
         """Never: it has no marks."""
 
 
+def _calls(name: str, function: str, complete: str) -> str:
+    """The sentence on a library that exports the function which makes its handshakes."""
+    return (
+        f"{name} exports {function}, which bpftrace can time: a call for each turn of a handshake, the last of which returns"
+        f" {complete}. What it waits for, and whether it resumed, doesn't show."
+    )
+
+
 BY_NAME = (
-    ByName("NSS", "libssl3.so"),  # OpenSSL's is called libssl.so.3
-    ByName("Mbed TLS", "libmbedtls.so*"),
-    ByName("wolfSSL", "libwolfssl.so*"),
-    ByName("s2n-tls", "libs2n.so*"),
+    ByName(
+        "NSS",
+        "libssl3.so",  # OpenSSL's is called libssl.so.3
+        instead="NSS makes handshakes within the reads and writes of NSPR, so that they don't show as calls; bpftrace can time"
+        " the private key of full ones, PK11_Sign and PK11_SignWithMechanism of libnss3.so.",
+    ),
+    ByName("Mbed TLS", "libmbedtls.so*", instead=_calls("Mbed TLS", "mbedtls_ssl_handshake", "0")),
+    ByName("wolfSSL", "libwolfssl.so*", instead=_calls("wolfSSL", "wolfSSL_accept or, in clients, wolfSSL_connect", "1")),
+    ByName("s2n-tls", "libs2n.so*", instead=_calls("s2n-tls", "s2n_negotiate", "0")),
     ByName("Botan", "libbotan-[23].so*"),
     ByName(
         "Java's own TLS (JSSE)",
         "libjvm.so",
         unless=("*tcnative*.so*", "libconscrypt*.so*"),  # Tomcat's and Netty's native libraries, and Conscrypt
         doubt="Whether a program on a Java virtual machine does TLS can't be told from outside.",
+        instead="Java's own TLS is compiled while it runs, where no probe can be set; Java's Flight Recorder tells each"
+        " handshake's peer, version and cipher, but not its time, by the event jdk.TLSHandshake once that is enabled.",
+    ),
+    ByName(
+        "Erlang's own TLS",
+        "beam.smp",
+        doubt="Whether a program on Erlang's virtual machine does TLS can't be told from outside.",
+        instead="Erlang's own TLS runs in its virtual machine, where no probe can be set; trace shows the private-key"
+        " operations and key exchanges for which it calls OpenSSL's libcrypto.",
     ),
 )

@@ -41,8 +41,7 @@ def sentences(survey: Survey) -> Iterator[str]:
     users_of_deleted: dict[str, list[Process]] = {}
     for row in survey.processes:
         for stack in row.stacks:
-            if stack.doubt:
-                doubts[stack.doubt] = None
+            doubts |= dict.fromkeys(filter(None, (stack.doubt, stack.instead)))
             if stack.why_not and stack.traceable:
                 reasons.setdefault(stack.why_not, []).append(row.process)
         for path in dict.fromkeys(file.path for stack in row.stacks for file in stack.files if file.deleted):
@@ -54,7 +53,9 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from doubts
     if survey.crypto_only:
         alone = named(survey.crypto_only)
-        yield f"These map only libcrypto; TLS that they implement on top of it, as Erlang does, isn't traced: {alone}."
+        yield f"These map only libcrypto; TLS that they implement on top of it isn't traced: {alone}."
+    if survey.kernel_tls:
+        yield survey.kernel_tls
     if survey.closed:
         yield f"Not permitted to inspect {named(survey.closed)}."
     yield from survey.unread
@@ -80,10 +81,11 @@ def _untraced(who: str, stack: ProcessStack, *, beside_openssl: bool, beside: bo
     if stack.traceable:
         reason = stack.why_not
         return f"Some of the TLS of {who} can't be traced: {reason}." if beside else f"{who} can't be traced: {reason}."
+    instead = f" {stack.instead}".rstrip()
     if beside_openssl:
-        return f"{stack.implementation}, which isn't traced, is mapped by {who} as well."
+        return f"{stack.implementation}, which isn't traced, is mapped by {who} as well.{instead}"
     condition = ", if there is any," if stack.doubt else ""
-    return f"The TLS of {who}{condition} is {stack.implementation}, which isn't traced."
+    return f"The TLS of {who}{condition} is {stack.implementation}, which isn't traced.{instead}"
 
 
 def to_document(survey: Survey, host: str) -> dict[str, Any]:

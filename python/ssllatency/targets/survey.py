@@ -13,11 +13,12 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
 from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.file_names import untraced_in
-from ssllatency.stacks.registry import called, has_lower
+from ssllatency.stacks.registry import INSTEAD, called, has_lower
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
 from ssllatency.targets.identity import Identity, MappedFile
+from ssllatency.targets.kernel_tls import kernel_tls
 from ssllatency.targets.maps import executable_path, mapped_files
 from ssllatency.targets.processes import PROC, Process
 from ssllatency.targets.sockets.listening import Listener, listeners
@@ -36,7 +37,7 @@ class SurveyedFile:
 class ProcessStack:
     """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it is.
     `traceable`: other files of the implementation are traced; `doubt`: a sentence where it is uncertain whether the process
-    does TLS by it."""
+    does TLS by it; `instead`: one on what tells something of it, where it isn't traced."""
 
     implementation: str
     version: str
@@ -45,6 +46,7 @@ class ProcessStack:
     files: tuple[SurveyedFile, ...] = ()
     traceable: bool = True
     doubt: str = ""
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,14 @@ class TlsProcess:
 @dataclass(frozen=True)
 class Survey:
     """Those that listen come first. `crypto_only`: processes that map libcrypto and nothing that does TLS; `closed`: processes
-    that may not be inspected; `unread`: files that may not be opened, or are damaged, each with the sentence that says so."""
+    that may not be inspected; `unread`: files that may not be opened, or are damaged, each with the sentence that says so;
+    `kernel_tls`: the sentence on connections whose records the kernel makes, "" where there are none."""
 
     processes: tuple[TlsProcess, ...]
     crypto_only: tuple[Process, ...] = ()
     closed: tuple[Process, ...] = ()
     unread: tuple[str, ...] = ()
+    kernel_tls: str = ""
 
 
 Describe = Callable[[int, str, str], FileFacts]
@@ -88,7 +92,7 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
         TlsProcess(process, stacks[process], containers.get(process.pid), _own_pid(process.pid, proc), ports[process.pid])
         for process in with_tls
     ]
-    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, (*many, *unread))
+    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, (*many, *unread), kernel_tls(proc))
 
 
 def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[ProcessStack, ...]]:
@@ -149,15 +153,20 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessSt
         for identity, mapped in look.candidates.items()
         if identity in facts
     ]
-    untraced = [_untraced(implementation.name, "", "shared", doubt=implementation.doubt) for implementation in look.untraced]
+    untraced = [
+        replace(_untraced(named.name, "", "shared"), doubt=named.doubt, instead=named.instead) for named in look.untraced
+    ]
     for file in files:
         linked = "static" if file.path == look.executable else "shared"
-        untraced += [_untraced(name, version, linked, file) for name, version in file.facts.others]
+        untraced += [
+            replace(_untraced(name, version, linked, file), instead=INSTEAD.get(name, ""))
+            for name, version in file.facts.others
+        ]
     return (*_traceable(files, look.executable), *untraced)
 
 
-def _untraced(name: str, version: str, linked: str, *files: SurveyedFile, doubt: str = "") -> ProcessStack:
-    return ProcessStack(name, version, linked, f"{name} isn't traced", files, traceable=False, doubt=doubt)
+def _untraced(name: str, version: str, linked: str, *files: SurveyedFile) -> ProcessStack:
+    return ProcessStack(name, version, linked, f"{name} isn't traced", files, traceable=False)
 
 
 def _traceable(files: list[SurveyedFile], executable: str | None) -> tuple[ProcessStack, ...]:

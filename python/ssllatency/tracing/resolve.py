@@ -47,6 +47,7 @@ from ssllatency.targets import (
     tls_stacks,
     with_folder,
 )
+from ssllatency.targets.kernel_tls import kernel_tls
 from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import PlanSource, file_of
@@ -147,7 +148,7 @@ def resolve(
         images = _marked(files, images, named)
     targets = _targets(files, images, {process.pid: process.comm for process in processes})
 
-    notes = (*_left_out(left), *_replaced(targets), *untraced.notes())
+    notes = (*_left_out(left), *_replaced(targets), *untraced.notes(), *filter(None, (kernel_tls(),)))
     warnings = (*problems.warnings, *known_files.unlooked)  # complete now that the notes are written
     known_files.save()
     return Resolved(

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from ssllatency.stacks.by_name import BY_NAME
 from ssllatency.stacks.file_names import untraced_in
 from ssllatency.stacks.implementations import Inside, tls_inside
+from ssllatency.stacks.registry import INSTEAD
 
 JAVA = "Java's own TLS (JSSE)"
 
@@ -26,6 +28,7 @@ JAVA = "Java's own TLS (JSSE)"
         (["libmbedtls.so.14"], ["Mbed TLS"]),
         (["libwolfssl.so.35"], ["wolfSSL"]),
         (["libs2n.so.1"], ["s2n-tls"]),
+        (["beam.smp", "crypto.so", "libcrypto.so.3"], ["Erlang's own TLS"]),
         (["libcurl-gnutls.so.4"], []),
         (["libjvm.so", "libnet.so"], [JAVA]),
         (["libjvm.so", "libtcnative-1.so.0.2.35"], []),
@@ -37,6 +40,12 @@ JAVA = "Java's own TLS (JSSE)"
 )
 def test_by_the_names_of_libraries(names: list[str], found: list[str]) -> None:
     assert [each.name for each in untraced_in(f"/usr/lib/{name}" for name in names)] == found
+
+
+def test_what_is_not_traced_says_what_tells_of_it_instead() -> None:
+    said = {one.name: one.instead for one in BY_NAME} | INSTEAD
+    assert {name for name, instead in said.items() if not instead} == {"Botan"}
+    assert len(set(said.values())) == len(said)
 
 
 def program(folder: Path, *texts: bytes) -> Image:

@@ -12,9 +12,14 @@ from tests import schema
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
+from ssllatency.stacks.by_name import BY_NAME
+from ssllatency.stacks.registry import INSTEAD
 from ssllatency.targets import Survey, all_processes, listing, survey, tls_stacks
 
 AddProcess = Callable[..., Path]
+ERLANG = "Erlang's own TLS"
+JAVA = "Java's own TLS (JSSE)"
+OF = {implementation.name: implementation.instead for implementation in BY_NAME}
 MapsLine = Callable[..., str]
 
 LIBSSL = FileFacts(("libssl",), "", "aa11", name="OpenSSL")
@@ -114,7 +119,7 @@ def test_no_row_contradicts_itself(proc: Path, add_process: AddProcess, maps_lin
     ]
     assert listing.untraced(tls_stacks(all_processes(proc), Describer(), proc), beside_openssl=True) == [
         "Some of the TLS of python3 (PID 10) can't be traced: BoringSSL shows no names.",
-        "rustls, which isn't traced, is mapped by python3 (PID 10) as well.",
+        f"rustls, which isn't traced, is mapped by python3 (PID 10) as well. {INSTEAD['rustls']}",
     ]
 
 
@@ -128,7 +133,9 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
     assert list(listing.sentences(look(host, describe))) == [
         "Not traced in hidden (PID 40): OpenSSL shows no names.",
         "Whether a program on a Java virtual machine does TLS can't be told from outside.",
-        "These map only libcrypto; TLS that they implement on top of it, as Erlang does, isn't traced: sshd (PID 70).",
+        OF[JAVA],
+        OF["Mbed TLS"],
+        "These map only libcrypto; TLS that they implement on top of it isn't traced: sshd (PID 70).",
     ]
 
 
@@ -137,11 +144,47 @@ def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer)
     assert listing.untraced(tls_stacks(processes, describe, host), beside_openssl=False) == [
         "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced.",
         "hidden (PID 40) can't be traced: OpenSSL shows no names.",
-        "The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced.",
+        f"The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced. {OF[JAVA]}",
     ]
     mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
     assert listing.untraced(tls_stacks(mixed, describe, host), beside_openssl=True) == [
-        "Mbed TLS, which isn't traced, is mapped by mixed (PID 60) as well."
+        f"Mbed TLS, which isn't traced, is mapped by mixed (PID 60) as well. {OF['Mbed TLS']}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statistics", "said"),
+    [
+        ("TlsCurrTxSw   \t0\nTlsCurrRxSw  \t3\nTlsTxSw  \t9\n", ""),
+        ("TlsCurrTxSw   \t2\nTlsCurrRxSw  \t3\nTlsCurrTxDevice\t1\n", "3 connections of this network namespace send (kTLS)"),
+        ("TlsCurrTxSw   \t1\n", "1 connection of this network namespace sends (kTLS)"),
+        ("nonsense\nTlsCurrTxSw x\n", ""),
+        (None, ""),
+    ],
+)
+def test_records_that_the_kernel_makes(host: Path, describe: Describer, statistics: str | None, said: str) -> None:
+    if statistics is not None:
+        (host / "net").mkdir()
+        (host / "net" / "tls_stat").write_text(statistics)
+    sentences = [sentence for sentence in listing.sentences(look(host, describe)) if "kTLS" in sentence]
+    assert len(sentences) == bool(said)
+    assert all(said in sentence for sentence in sentences)
+
+
+def test_erlang_is_told_by_its_virtual_machine(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Path, describe: Describer
+) -> None:
+    """It maps libcrypto, of which its keys' operations are traced."""
+    names = ("beam.smp", "libcrypto.so.3")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    maps = "".join(maps_line(tmp_path / name, start=0x7F0000000000 + 8192 * number) for number, name in enumerate(names))
+    (add_process(10, comm=b"beam.smp", maps=maps) / "fd").mkdir()
+    found = look(proc, describe)
+    assert [row[4:] for row in listing.rows(found)] == [(ERLANG, "shared", "no")]
+    assert OF[ERLANG] in listing.sentences(found)
+    assert listing.untraced(tls_stacks(all_processes(proc), describe, proc), beside_openssl=True) == [
+        f"Erlang's own TLS, which isn't traced, is mapped by beam.smp (PID 10) as well. {OF[ERLANG]}"
     ]
 
 
