@@ -134,3 +134,29 @@ def test_shifts(assembled: Assembler) -> None:
         {0x120},
         {None},
     ]
+
+
+KEEP = "movups %xmm0, -24(%rsp)"
+LOW, HIGH = "mov -24(%rsp), %rax\nret", "mov -16(%rsp), %rax\nret"
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (f"movq %rdi, %xmm0\n{KEEP}\n{LOW}", ARGUMENT),
+        (f"movq %rdi, %xmm0\n{KEEP}\n{HIGH}", 0),
+        (f"pxor %xmm0, %xmm0\nmovq %rdi, %xmm1\npunpcklqdq %xmm1, %xmm0\n{KEEP}\n{LOW}", 0),
+        (f"pxor %xmm0, %xmm0\nmovq %rdi, %xmm1\npunpcklqdq %xmm1, %xmm0\n{KEEP}\n{HIGH}", ARGUMENT),
+        (f"movq %rdi, %xmm1\nmovaps %xmm1, %xmm0\n{KEEP}\n{LOW}", ARGUMENT),
+        ("movq %rdi, %xmm0\nmovq %xmm0, %rax\nret", ARGUMENT),
+        ("movq %rdi, %xmm0\nmovq %xmm0, -8(%rsp)\nmov -8(%rsp), %rax\nret", ARGUMENT),
+        ("movq %rdi, %xmm0\npunpcklqdq %xmm0, %xmm0\nmovhps %xmm0, -8(%rsp)\nmov -8(%rsp), %rax\nret", ARGUMENT),
+        (f"movq $5, -24(%rsp)\nmovdqu (%rdi), %xmm0\n{KEEP}\n{LOW}", None),
+        (f"movq %rdi, %xmm0\nsub $8, %rsp\ncall other\nadd $8, %rsp\n{KEEP}\n{LOW}", None),
+        (f"movq %rdi, %xmm0\nvpaddq %ymm1, %ymm1, %ymm0\n{KEEP}\n{LOW}", None),
+        (f"movq %rdi, %xmm0\npxor %xmm1, %xmm0\n{KEEP}\n{LOW}", None),
+        (f"movq %rdi, %xmm0\nmovhps (%rdi), %xmm0\n{KEEP}\n{LOW}", None),
+    ],
+)
+def test_vector_registers_that_move_pointers(assembled: Assembler, body: str, value: Value) -> None:
+    assert results(assembled(body), Assumptions({"rdi": ARGUMENT})) == [{value}]

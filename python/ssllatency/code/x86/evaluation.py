@@ -6,11 +6,13 @@ An instruction that isn't listed here leaves what it writes unknown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ssllatency.code.decode import instructions
 from ssllatency.code.evaluation import ARGUMENTS, Evaluation, PathState
 from ssllatency.code.values import MASK, ComparisonFlags, LoadedField, SymbolicAddress, Value, masked, narrowed, plus, signed
+from ssllatency.code.x86 import vectors
 from ssllatency.elf.image import Image
 
 _CHUNK = 64
@@ -161,6 +163,12 @@ class X86Evaluation(Evaluation):
             return
         self.store(state, self.address_of(state, instruction, operand), narrowed(value, operand.size))
 
+    def store_at(self, state: PathState, instruction: Any, operand: Any, values: Iterable[Value]) -> None:
+        """Stores values of 64 bits one behind the other where a memory operand leads."""
+        address = self.address_of(state, instruction, operand)
+        for position, value in enumerate(values):
+            self.store(state, plus(address, 8 * position), value)
+
 
 def _move(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, origin = instruction.operands
@@ -275,6 +283,7 @@ def _call(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None
     state.flags = None
     for name in _CLOBBERED:
         state.registers[name] = None
+    vectors.forget_all(state)
     evaluation.answer(state, target)
 
 
@@ -282,8 +291,9 @@ def _other(_: X86Evaluation, state: PathState, instruction: Any) -> None:
     """An instruction that isn't followed: what it writes is unknown."""
     state.flags = None
     for register in instruction.regs_access()[1]:
-        whole = _REGISTERS.get(instruction.reg_name(register), ("", 0))[0]
-        state.registers[whole] = None
+        name = instruction.reg_name(register)
+        vectors.forget(state, name)
+        state.registers[_REGISTERS.get(name, ("", 0))[0]] = None
 
 
 def _nothing(_: X86Evaluation, __: PathState, ___: Any) -> None:
@@ -291,6 +301,7 @@ def _nothing(_: X86Evaluation, __: PathState, ___: Any) -> None:
 
 
 _HANDLERS = {
+    **vectors.HANDLERS,
     **dict.fromkeys(("mov", "movabs", "movzx"), _move),
     **dict.fromkeys(("movsxd", "movsx"), _move_signed),
     **dict.fromkeys(("add", "sub"), _add),
