@@ -53,9 +53,12 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 	return true;
 }
 
-static __always_inline bool read_resumed(__u64 ssl, const struct ssll_library *library, __u64 *value)
+static __always_inline bool read_resumed(
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *value)
 {
-	return keeps_server_state(ssl, library) && read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
+	bool kept = labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3 || keeps_server_state(ssl, library);
+
+	return kept && read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
 }
 
 static __always_inline bool read_signature(__u64 ssl, const struct ssll_library *library, __u64 *value)
@@ -73,7 +76,7 @@ static __always_inline bool read_label(
 	case SSLL_LABEL_CIPHER:
 		return read_cipher(ssl, library, value);
 	case SSLL_LABEL_RESUMED:
-		return read_resumed(ssl, library, value);
+		return read_resumed(ssl, library, labels, value);
 	case SSLL_LABEL_GROUP:
 		return read_group(ssl, library, labels, value);
 	case SSLL_LABEL_SIGNATURE:

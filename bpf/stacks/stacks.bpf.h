@@ -77,8 +77,8 @@ static __always_inline void to_cipher(const struct ssll_library *library, __u64 
 }
 
 /*
- * Whether what a server keeps of its handshakes is there to be read. A client of GnuTLS compares sessions to tell whether it
- * has resumed one, and asks for no certificate.
+ * Whether what a server keeps of its handshakes is there to be read. Before TLS 1.3 a client of GnuTLS compares sessions to
+ * tell whether it has resumed one; and it asks for no certificate.
  */
 static __always_inline bool keeps_server_state(__u64 ssl, const struct ssll_library *library)
 {

@@ -96,6 +96,15 @@ def test_each_of_its_handshakes_counts(pair: Certificate, name: str) -> None:
     assert_books(shakes)
 
 
+@pytest.mark.parametrize(("version", "told"), [("1.2", [None, None]), ("1.3", ["no", "yes"])])
+def test_whether_it_resumed_is_known_by_tls_1_3(pair: Certificate, version: str, told: list[str | None]) -> None:
+    priority = ("--priority", f"NORMAL:-VERS-ALL:+VERS-TLS{version}")
+    with s_server(pair, "-www") as server, Shakes(options=("--comm", "gnutls-cli", *OPTIONS)) as shakes:
+        assert "This is a resumed session" in gnutls_cli(server.port, *priority, "--resume")
+    assert labels_of(shakes.singles, "version", "resumed") == [(f"TLSv{version}", resumed) for resumed in told]
+    assert_books(shakes)
+
+
 def test_wget_fails_as_it_says(pair: Certificate) -> None:
     said: Counter[str] = Counter()
     with s_server(pair, "-www") as server, Shakes(options=("--comm", "wget", *OPTIONS)) as shakes:

@@ -79,7 +79,7 @@ static __u64 any_value(enum ssll_place_of place, bool gnutls)
 }
 
 /* What GnuTLS' own values mean: its numbers of versions, the two bytes of a suite in their order, 0 for no signature; whether a
- * session was resumed, and whether a certificate was asked for, is only known of a server. */
+ * session was resumed is only known of a server and by TLS 1.3, whether a certificate was asked for of a server. */
 static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 {
 	static const __u16 versions[] = {0, 0x0300, 0x0301, 0x0302, 0x0303, TLS_1_3};
@@ -90,8 +90,10 @@ static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 	version->known &= version->value != 0;
 	cipher->value = 0x03000000 | (cipher->value % 256) * 256 | cipher->value / 256 % 256;
 	ends[SSLL_PLACE_OF_SIGNATURE].known &= (__u16)ends[SSLL_PLACE_OF_SIGNATURE].value != 0;
+	if (!server && !(version->known && version->value == TLS_1_3))
+		ends[SSLL_PLACE_OF_RESUMED] = (struct made_value){};
 	if (!server)
-		ends[SSLL_PLACE_OF_RESUMED] = ends[SSLL_PLACE_OF_VERIFY_MODE] = (struct made_value){};
+		ends[SSLL_PLACE_OF_VERIFY_MODE] = (struct made_value){};
 }
 
 /* Whether a certificate may be where certificates are, by GnuTLS' kind of credentials, which OpenSSL doesn't have. */

@@ -57,6 +57,7 @@ DEFECTS = [
     ("labels", "handshakes/labels.bpf.h", "return agreed && ", "return "),
     ("labels", "labels/paths.bpf.h", "return !size || ", "return "),
     ("labels", "handshakes/labels.bpf.h", "!keeps_server_state(ssl, library) || ", ""),
+    ("labels", "handshakes/labels.bpf.h", "== OPENSSL_TLS1_3 || keeps_server_state", "!= OPENSSL_TLS1_3 || keeps_server_state"),
     ("labels", "stacks/stacks.bpf.h", "mode != 0 : mode", "mode & OPENSSL_VERIFY_PEER : mode"),
     ("labels", "stacks/gnutls.bpf.h", "GNUTLS_CREDENTIALS_CERTIFICATE = 1,", "GNUTLS_CREDENTIALS_CERTIFICATE = 2,"),
     ("labels", "labels/texts.bpf.h", "size > SSLL_TEXT_LENGTH + 1", "size > SSLL_TEXT_LENGTH"),

@@ -15,7 +15,7 @@ from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
 
 _SESSION = SymbolicAddress("argument", 0)
 _ENTITY = (0,)  # GNUTLS_SERVER (1) or GNUTLS_CLIENT (2), of gnutls/gnutls.h
-_SERVER = 1
+_SERVER, _CLIENT = 1, 2
 _MAX_OFFSET = 1 << 16
 _MAX_ENTRY = 96
 # Cipher suites by the two bytes that name them in TLS, and groups by their numbers: GnuTLS' own, and TLS'.
@@ -43,9 +43,9 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     """The paths by the label's name; a label whose path is uncertain is absent.
 
     "version" is GnuTLS' own number, "cipher" the two bytes of TLS, in their order, "group" TLS' number,
-    "signature" GnuTLS' number of the algorithm that the server signs with; "resumed" counts in a server. "in_init" isn't 0 from
-    within the first call of a handshake until it has succeeded. "alert" is the last one that was received, "descriptor" the
-    transport: a descriptor, or an application's own pointer.
+    "signature" GnuTLS' number of the algorithm that the server signs with; "resumed" counts in a server, and by TLS 1.3 in a
+    client. "in_init" isn't 0 from within the first call of a handshake until it has succeeded. "alert" is the last one that was
+    received, "descriptor" the transport: a descriptor, or an application's own pointer.
 
     "verify_mode" isn't 0 in a server that asks for a certificate; "peer_certificate" points to the peer's where "credentials"
     is 1. "server_name" and "alpn" are as extension_paths() has them.
@@ -55,7 +55,7 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
         "cipher": _of_suite(image),
         "group": _of_group(image),
         "signature": _label(_returned(image, "gnutls_sign_algorithm_get", 1), 4),
-        "resumed": _label(_returned_of_server(image, "gnutls_session_is_resumed"), 1),
+        "resumed": _label(_resumed(image), 1),
         "in_init": _label(_under_way(image), 1),
         "alert": _label(_returned(image, "gnutls_alert_get", 1), 4),
         "descriptor": _label(_returned(image, "gnutls_transport_get_ptr", 1), 8),
@@ -100,8 +100,11 @@ def _returned(image: Image, name: str, depth: int, size: int = 0) -> LoadedField
     return _only(_follow(image, name), depth, size)
 
 
-def _returned_of_server(image: Image, name: str) -> LoadedField | None:
-    return _only(_follow(image, name, {_ENTITY: _SERVER}), 1, 1)
+def _resumed(image: Image) -> LoadedField | None:
+    """The flag that is returned of a server; and of a client too, in TLS 1.3."""
+    server, client = (_follow(image, "gnutls_session_is_resumed", {_ENTITY: entity}) for entity in (_SERVER, _CLIENT))
+    flag = _only(server, 1, 1)
+    return flag if client and flag in client.results else None
 
 
 def _only(evaluation: Evaluation | None, depth: int, size: int) -> LoadedField | None:
