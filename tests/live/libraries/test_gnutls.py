@@ -106,45 +106,52 @@ def test_its_handshakes_have_labels(server: GnuTlsServ) -> None:
     assert_books(shakes)
 
 
-@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
-def test_who_shook_hands(tmp_path: Path, version: ssl.TLSVersion) -> None:
+def test_who_shook_hands(tmp_path: Path) -> None:
     """A name, a protocol and a certificate that came, and the absence of each; a resumed session has its own name."""
     pair, own = make_certificate("ecdsa", tmp_path), make_certificate("rsa", tmp_path)
-    one, other, bare = bad.context(version), bad.context(version), bad.context(version)
-    one.set_alpn_protocols(["http/1.1"])
-    one.load_cert_chain(own.certificate, own.key)
-    other.set_alpn_protocols(["nothing/1"])
-    with gnutls_serv(pair, "--alpn", "http/1.1") as server, Shakes(server.pid, options=("--by", "sni,alpn")) as shakes:
-        session = ask(server.port, one, name="one.example")
-        ask(server.port, one, session, name="one.example")
-        ask(server.port, other, name=f"{'long.' * 8}example")
-        ask(server.port, bare)
-    with gnutls_serv(pair, "--disable-client-cert") as server, Shakes(server.pid, options=("--by", "sni,alpn")) as unasked:
-        ask(server.port, one, name="one.example")
-    assert labels_of(shakes.singles, "resumed", "sni", "alpn", "client_certificate") == [
+    long = f"{'long.' * 8}example"
+    with (
+        gnutls_serv(pair, "--alpn", "http/1.1") as server,
+        gnutls_serv(pair, "--disable-client-cert") as unasking,
+        Shakes(server.pid, unasking.pid, options=("--by", "sni,alpn")) as shakes,
+    ):
+        for version in (TLS_1_2, TLS_1_3):
+            one, other, bare = bad.context(version), bad.context(version), bad.context(version)
+            one.set_alpn_protocols(["http/1.1"])
+            one.load_cert_chain(own.certificate, own.key)
+            other.set_alpn_protocols(["nothing/1"])
+            session = ask(server.port, one, name="one.example")
+            ask(server.port, one, session, name="one.example")
+            ask(server.port, other, name=long)
+            ask(server.port, bare)
+            ask(unasking.port, one, name="one.example")
+    told = [
         ("no", "one.example", "http/1.1", "given"),
         ("yes", "one.example", "http/1.1", "given"),
-        ("no", f"{'long.' * 8}example", "none", "not given"),
+        ("no", long, "none", "not given"),
         ("no", "none", "none", "not given"),
+        ("no", "one.example", "none", "not asked"),
     ]
-    assert labels_of(unasked.singles, "sni", "alpn", "client_certificate") == [("one.example", "none", "not asked")]
+    assert labels_of(shakes.singles, "version", "resumed", "sni", "alpn", "client_certificate") == [
+        (version, *labels) for version in ("TLSv1.2", "TLSv1.3") for labels in told
+    ]
     assert_books(shakes)
 
 
 OLD = ("--priority", "NORMAL:-VERS-ALL:+VERS-TLS1.2")
 # What gnutls-cli is told to do, after what it has said each time; and how many handshakes that is. New keys are none, and an
 # authentication after the handshake neither.
-COURSES: dict[str, tuple[tuple[str, ...], dict[str, str], int]] = {
-    "renegotiation": ((*OLD, "--rehandshake"), {"ReHandshake was completed": "hello"}, 2),
-    "new keys": (("--inline-commands",), {"Handshake was completed": "^rekey^", "Rekey was completed": "hello"}, 1),
-    "authentication": (
+COURSES: tuple[tuple[tuple[str, ...], dict[str, str], int], ...] = (
+    ((*OLD, "--rehandshake"), {"ReHandshake was completed": "hello"}, 2),
+    (("--inline-commands",), {"Handshake was completed": "^rekey^", "Rekey was completed": "hello"}, 1),
+    (
         ("--post-handshake-auth", "--x509certfile", "{certificate}", "--x509keyfile", "{key}"),
         {"Handshake was completed": "**REAUTH**", "Re-auth was performed": "hello"},
         1,
     ),
-    "early data": (("--resume", "--earlydata", "{certificate}"), {"This is a resumed session": "hello"}, 2),
-    "a ticket": ((*OLD, "--resume"), {"This is a resumed session": "hello"}, 2),
-}
+    (("--resume", "--earlydata", "{certificate}"), {"This is a resumed session": "hello"}, 2),
+    ((*OLD, "--resume"), {"This is a resumed session": "hello"}, 2),
+)
 
 
 def converse(port: int, options: tuple[str, ...], course: dict[str, str]) -> None:
@@ -170,23 +177,22 @@ def converse(port: int, options: tuple[str, ...], course: dict[str, str]) -> Non
         guard.cancel()
 
 
-@pytest.mark.parametrize("name", COURSES)
-def test_what_follows_a_handshake(tmp_path: Path, name: str) -> None:
-    options, course, times = COURSES[name]
+def test_what_follows_a_handshake(tmp_path: Path) -> None:
     pair = make_certificate("ecdsa", tmp_path)
-    words = tuple(word.format(certificate=pair.certificate, key=pair.key) for word in options)
-    early = ("--earlydata", "--maxearlydata", "16384")
+    expected = []
     with (
-        gnutls_serv(pair, *early, page="--echo") as server,
+        gnutls_serv(pair, "--earlydata", "--maxearlydata", "16384", page="--echo") as server,
         Trace(server.pid) as trace,
         Shakes(server.pid, options=("--role", "any")) as shakes,
     ):
-        converse(server.port, words, course)
-    assert endings(shakes.document) == {"success": times}
-    assert set(labels_of(shakes.singles, "role", "version")) == {("server", "TLSv1.2" if OLD[1] in options else "TLSv1.3")}
-    resumed = [single["labels"]["resumed"] for single in shakes.singles]
-    assert resumed == (["no", "yes"] if "--resume" in options else ["no"] * times)
-    assert count(trace.document, "gnutls_handshake") == times
+        for options, course, times in COURSES:
+            words = tuple(word.format(certificate=pair.certificate, key=pair.key) for word in options)
+            converse(server.port, words, course)
+            version, last = "TLSv1.2" if OLD[1] in options else "TLSv1.3", "yes" if "--resume" in options else "no"
+            expected += [("server", version, "no"), ("server", version, last)][:times]
+    assert endings(shakes.document) == {"success": len(expected)}
+    assert labels_of(shakes.singles, "role", "version", "resumed") == expected
+    assert count(trace.document, "gnutls_handshake") == len(expected)
     assert_books(shakes)
 
 

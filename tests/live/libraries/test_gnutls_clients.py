@@ -8,7 +8,7 @@ import struct
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -21,7 +21,7 @@ from tests.live.servers.s_server import s_server
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 5
-OPTIONS = ("--wait", "--role", "client", "--by", "version,sni,alpn")
+OPTIONS = ("--comm", "wget", "--comm", "gnutls-cli", "--wait", "--role", "client", "--by", "version,sni,alpn")
 CLOSED = "connection reset or closed by the peer"
 HANDSHAKE_FAILURE = b"\x15\x03\x03\x00\x02\x02\x28"
 # What a server without TLS does instead of answering the ClientHello, the sentence in which GnuTLS says so, and our reason.
@@ -79,41 +79,29 @@ def gnutls_cli(port: int, *options: str) -> str:
     return done.stdout + done.stderr
 
 
-CLIENTS: dict[str, Callable[[int], str]] = {"wget": wget, "gnutls-cli": gnutls_cli}
-
-
-@pytest.mark.parametrize("name", CLIENTS)
-def test_each_of_its_handshakes_counts(pair: Certificate, name: str) -> None:
-    ask = CLIENTS[name]
-    with s_server(pair, "-www") as server, Shakes(options=("--comm", name, *OPTIONS)) as shakes:
-        said = [ask(server.port) for _ in range(TIMES)]
-    assert all("200" in words or "Handshake was completed" in words for words in said)
-    assert endings(shakes.document) == {"success": TIMES}
-    labels = labels_of(shakes.singles, "role", "version", "sni", "alpn", "client_certificate")
-    assert labels == [("client", "TLSv1.3", "localhost", "none", None)] * TIMES
-    assert len({single["pid"] for single in shakes.singles}) == TIMES
-    assert all(single["parts_ns"]["key_exchange"] > 0 for single in shakes.singles)
-    assert_books(shakes)
-
-
-@pytest.mark.parametrize(("version", "told"), [("1.2", [None, None]), ("1.3", ["no", "yes"])])
-def test_whether_it_resumed_is_known_by_tls_1_3(pair: Certificate, version: str, told: list[str | None]) -> None:
-    priority = ("--priority", f"NORMAL:-VERS-ALL:+VERS-TLS{version}")
-    with s_server(pair, "-www") as server, Shakes(options=("--comm", "gnutls-cli", *OPTIONS)) as shakes:
-        assert "This is a resumed session" in gnutls_cli(server.port, *priority, "--resume")
-    assert labels_of(shakes.singles, "version", "resumed") == [(f"TLSv{version}", resumed) for resumed in told]
-    assert_books(shakes)
-
-
-def test_wget_fails_as_it_says(pair: Certificate) -> None:
+def test_each_of_their_handshakes_counts_and_fails_as_they_say(pair: Certificate) -> None:
     said: Counter[str] = Counter()
-    with s_server(pair, "-www") as server, Shakes(options=("--comm", "wget", *OPTIONS)) as shakes:
-        wget(server.port)
+    with s_server(pair, "-www") as server, Shakes(options=OPTIONS) as shakes:
+        for _ in range(TIMES):
+            assert "200 OK" in wget(server.port)
+        for version in ("1.2", "1.3"):
+            priority = ("--priority", f"NORMAL:-VERS-ALL:+VERS-TLS{version}")
+            assert "This is a resumed session" in gnutls_cli(server.port, *priority, "--resume")
         for answer, sentence, _ in ANSWERS.values():
             with answering(answer) as port:
                 said[sentence] += sentence in wget(port)
     assert said == {sentence: 1 for _, sentence, _ in ANSWERS.values()}
+    succeeded = shakes.ended("success")
+    assert labels_of(succeeded, "version", "resumed") == [
+        *[("TLSv1.3", "no")] * TIMES,
+        *[("TLSv1.2", None)] * 2,  # which it tells by comparing sessions
+        ("TLSv1.3", "no"),
+        ("TLSv1.3", "yes"),
+    ]
+    assert set(labels_of(succeeded, "role", "sni", "alpn", "client_certificate")) == {("client", "localhost", "none", None)}
+    assert len({single["pid"] for single in succeeded}) == TIMES + 2
+    assert all(single["parts_ns"]["key_exchange"] > 0 for single in succeeded[:TIMES])
     failed = [single["reason"] for single in shakes.singles if single["ending"] != "success"]
     assert failed == [reason for _, _, reason in ANSWERS.values()]
-    assert endings(shakes.document) == {"success": 1, "failure": 2, "abandoned": 2}
+    assert endings(shakes.document) == {"success": len(succeeded), "failure": 2, "abandoned": 2}
     assert_books(shakes)

@@ -16,7 +16,7 @@ import pytest
 from tests.live.clients import bad
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3, Client
 from tests.live.clients.slow import PAUSE_S, slow
-from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of
+from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns
 from tests.live.commands.trace import Trace, count, losses, reasons
 from tests.live.servers.debian import exim, lighttpd
 from tests.live.servers.nginx import Certificate, make_certificate
@@ -69,105 +69,78 @@ def mail(port: int, version: ssl.TLSVersion, *, starttls: bool) -> float:
         return time.monotonic() - began
 
 
-def assert_reasons(shakes: Shakes, told: Counter[str]) -> None:
-    """What failed did so for the reasons that the server has told."""
-    expected: Counter[str] = Counter()
-    for words, number in told.items():
-        expected[REASONS[words]] += number
-    assert Counter(one["reason"].partition(":")[0] for one in shakes.singles if one["ending"] != "success") == expected
-    assert endings(shakes.document).keys() == {"success", "failure", "abandoned"}
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """Of the servers."""
     return make_certificate("ecdsa", tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.mark.parametrize("starttls", [True, False], ids=["starttls", "on connect"])
-def test_exim(pair: Certificate, *, starttls: bool) -> None:
+def http(port: int, version: ssl.TLSVersion) -> float:
+    """One connection with some requests, and how long it took by the client's clock, seconds."""
+    began = time.monotonic()
+    Client(port, version).connect(requests=REQUESTS)
+    return time.monotonic() - began
+
+
+def test_handshakes_are_as_many_as_clients_and_servers_say(pair: Certificate) -> None:
     number = TIMES * len(VERSIONS)
-    with exim(pair, starttls=starttls) as server:
-        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "port")) as shakes:
-            spans = [mail(server.port, version, starttls=starttls) for version in VERSIONS for _ in range(TIMES)]
-        assert server.told() == {"encrypted": number}
-    assert endings(shakes.document) == {"success": number}
-    assert Counter(labels_of(shakes.singles, "version", "port")) == {
-        (version.name.replace("_", "."), str(server.port)): TIMES for version in VERSIONS
-    }
-    assert len({single["pid"] for single in shakes.singles}) == number, "a process for each connection"
-    for single, span_s in zip(shakes.singles, spans, strict=True):
-        assert single["parts_ns"]["wall"] < span_s * 1e9
-        assert single["calls"] == 1
-        assert single["parts_ns"]["key_exchange"] > 0
-    assert count(trace.document, "gnutls_handshake") == count(trace.document, "gnutls_privkey_sign_data2") == number
-    assert losses(trace.document) == {}
-    assert_books(shakes)
-
-
-def test_exim_fails_as_its_log_says(pair: Certificate) -> None:
-    with exim(pair, starttls=False) as server:
-        with Shakes(server.pid) as shakes:
-            for failing in FAILING:
-                failing(server.port)
-            mail(server.port, TLS_1_3, starttls=False)
-        told = Counter(server.told())
-    assert told.pop("encrypted") == 1
-    assert told.total() == len(FAILING)
-    assert_reasons(shakes, told)
-    assert_books(shakes)
-
-
-def test_lighttpd(pair: Certificate) -> None:
-    number = TIMES * len(VERSIONS)
-    with lighttpd(pair) as server:
-        Client(server.port, TLS_1_3).connect()  # with its first one, it tries whether the key belongs to the certificate
-        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "port")) as shakes:
-            spans = []
-            for version in VERSIONS:
-                for _ in range(TIMES):
-                    began = time.monotonic()
-                    Client(server.port, version).connect(requests=REQUESTS)
-                    spans.append(time.monotonic() - began)
-        wait_for(lambda: server.told() == {"answered": number * REQUESTS + 1})
-    assert endings(shakes.document) == {"success": number}
-    assert Counter(labels_of(shakes.singles, "version", "port")) == {
-        (version.name.replace("_", "."), str(server.port)): TIMES for version in VERSIONS
-    }
-    for single, span_s in zip(shakes.singles, spans, strict=True):
-        assert single["parts_ns"]["wall"] < span_s * 1e9
-        assert single["pid"] == server.pid
-        assert single["parts_ns"]["key_exchange"] > 0
-    document = trace.document
-    retries = sum(single["calls"] - 1 for single in shakes.singles)
-    assert count(document, "gnutls_handshake") == count(document, "gnutls_privkey_sign_data2") == number
+    with exim(pair, starttls=True) as asked, exim(pair, starttls=False) as smtps, lighttpd(pair) as web:
+        http(web.port, TLS_1_3)  # with its first one, it tries whether the key belongs to the certificate
+        clients = {asked.port: partial(mail, starttls=True), smtps.port: partial(mail, starttls=False), web.port: http}
+        pids = [server.pid for server in (asked, smtps, web)]
+        spans: dict[str, list[float]] = {}
+        with Trace(*pids, options=("--by-process",)) as trace, Shakes(*pids, options=("--by", "port")) as shakes:
+            for port, client in clients.items():
+                spans[str(port)] = [client(port, version) for version in VERSIONS for _ in range(TIMES)]
+        assert asked.told() == smtps.told() == {"encrypted": number}
+        wait_for(lambda: web.told() == {"answered": (number + 1) * REQUESTS})
+    assert endings(shakes.document) == {"success": 3 * number}
+    versions = [version.name.replace("_", ".") for version in VERSIONS for _ in range(TIMES)]
+    for server in (asked, smtps, web):
+        port = str(server.port)
+        singles = [single for single in shakes.singles if single["labels"]["port"] == port]
+        assert [single["labels"]["version"] for single in singles] == versions
+        for single, span_s in zip(singles, spans[port], strict=True):
+            assert single["parts_ns"]["wall"] < span_s * 1e9
+            assert single["parts_ns"]["key_exchange"] > 0
+        assert len({single["pid"] for single in singles}) == (1 if server is web else number), (
+            "exim has one for each connection"
+        )
+        assert server is web or {single["calls"] for single in singles} == {1}
+    document, retries = trace.document, sum(single["calls"] - 1 for single in shakes.singles)
+    assert count(document, "gnutls_handshake") == count(document, "gnutls_privkey_sign_data2") == 3 * number
     assert reasons(document, "gnutls_handshake", "retry") == {"WANT_READ": retries}
     assert retries > number
-    assert count(document, "gnutls_record_recv") == count(document, "gnutls_record_send") == number * REQUESTS
-    assert count(document, "gnutls_bye") == number
+    of_web = [row for row in document["functions"] if row["pid"] == web.pid and row["outcome"] == "success"]
+    calls = {row["function"]: row["count"] for row in of_web}
+    assert calls["gnutls_record_recv"] == calls["gnutls_record_send"] == number * REQUESTS
+    assert calls["gnutls_bye"] == number
     assert losses(document) == {}
     assert_books(shakes)
 
 
-def test_lighttpd_waits_for_slow_clients(pair: Certificate) -> None:
-    with lighttpd(pair) as server, Shakes(server.pid) as shakes:
-        for version in VERSIONS:
-            slow(version, server.port)
-    assert endings(shakes.document) == {"success": len(VERSIONS)}
-    for single in shakes.singles:
-        assert for_peer_ns(single) > PAUSE_S * 1e9 / 2
-    assert_books(shakes)
-
-
-def test_lighttpd_fails_as_its_log_says(pair: Certificate) -> None:
-    with lighttpd(pair) as server:
-        with Shakes(server.pid) as shakes:
-            for failing in (*FAILING, bad.old_version):
-                failing(server.port)
-            Client(server.port, TLS_1_3).connect()
-        wait_for(lambda: "answered" in server.told())
-        told = Counter(server.told())
-    assert told.pop("answered") == 1
-    assert told.total() == len(FAILING) + 1
-    assert_reasons(shakes, told)
+def test_handshakes_fail_as_the_logs_say_and_slow_clients_are_waited_for(pair: Certificate) -> None:
+    with exim(pair, starttls=False) as smtps, lighttpd(pair) as web:
+        with Shakes(smtps.pid, web.pid, options=("--by", "port")) as shakes:
+            for failing in FAILING:
+                failing(smtps.port)
+                failing(web.port)
+            bad.old_version(web.port)
+            mail(smtps.port, TLS_1_3, starttls=False)
+            for version in VERSIONS:
+                slow(version, web.port)
+        wait_for(lambda: "answered" in web.told())
+        told = {str(server.port): Counter(server.told()) for server in (smtps, web)}
+    assert (told[str(smtps.port)].pop("encrypted"), told[str(web.port)].pop("answered")) == (1, len(VERSIONS))
+    assert [sentences.total() for sentences in told.values()] == [len(FAILING), len(FAILING) + 1]
+    for port, sentences in told.items():
+        bad_ones = (one for one in shakes.singles if one["labels"]["port"] == port and one["ending"] != "success")
+        expected: Counter[str] = Counter()
+        for sentence, number in sentences.items():
+            expected[REASONS[sentence]] += number
+        assert Counter(one["reason"].partition(":")[0] for one in bad_ones) == expected
+    assert endings(shakes.document).keys() == {"success", "failure", "abandoned"}
+    waited = [one for one in shakes.ended("success") if one["labels"]["port"] == str(web.port)]
+    assert len(waited) == len(VERSIONS)
+    assert all(for_peer_ns(one) > PAUSE_S * 1e9 / 2 for one in waited)
     assert_books(shakes)

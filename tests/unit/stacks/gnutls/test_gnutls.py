@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from tests import foreign
 from tests.fixtures import build
 
 from ssllatency.elf.image import Image
+from ssllatency.engines.sessions.handshake_sites import places_of
+from ssllatency.model.handshakes import Label
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.gnutls.connection import connection_offsets, label_paths, suites, transport_pointers
@@ -91,6 +94,11 @@ def test_each_of_its_functions_is_planned(image: Image, name: str) -> None:
     absent = {"gnutls_record_send_file"} if name == OLD else set()
     assert {operation.operation for operation in planned.operations} == {one.name for one in GnuTls.operations} - absent
     assert {missing.operation for missing in planned.missing} == absent
+
+
+def test_what_handshakes_are_grouped_by(image: Image, name: str) -> None:
+    shown = places_of(replace(plan_image(image), handshake=plan_handshake(image)))
+    assert set(Label) - shown == ({Label.CIPHER} if name == OLD else set())
 
 
 def test_phases_and_waits_are_found(image: Image) -> None:
