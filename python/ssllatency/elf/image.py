@@ -7,7 +7,7 @@ file, methods raise ElfError, or behave as if the damaged part were missing. Eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,8 +33,8 @@ class Function:
     """A function of an image.
 
     `address` is virtual, in the file's own numbering; `size` in bytes, 0 if unknown. `found` says how: "dynamic symbol",
-    "symbol table", "mini debug info", "debug file", "RSA_METHOD", "EC_KEY_METHOD", "SSL_METHOD", "provider table".
-    `debug_file` is the path of a debug file that it was found in, "" otherwise.
+    "symbol table", "mini debug info", "debug file", "RSA_METHOD", "EC_KEY_METHOD", "SSL_METHOD", "provider table",
+    "errors raised". `debug_file` is the path of a debug file that it was found in, "" otherwise.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Image:
         self._memory = Memory(self._headers)
         self._dynamic = DynamicSymbols(self._headers, self._memory)
         self._unwind = Unwind(self._headers, self._memory)
+        self._told: dict[str, Function] = {}
         self.machine = self._headers.machine
         self.build_id = self._headers.build_id
 
@@ -89,7 +90,12 @@ class Image:
             symbol = functions.find(name)
             if symbol:
                 return self._function(symbol, how_found)
-        return None
+        return self._told.get(name)
+
+    def name_functions(self, functions: Mapping[str, Function]) -> None:
+        """Takes these names for functions that something in the file tells but its symbols, in place of those taken before.
+        Symbols of the file's own come first."""
+        self._told = dict(functions)
 
     def hinted_function(self, name: str) -> Function | None:
         """The function that a separate debug file calls `name`, where the unwind tables of the image know a function there.

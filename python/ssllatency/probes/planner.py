@@ -69,7 +69,7 @@ class _Finder:
         """Why it wasn't found. A function that libraries export or offer by name, and that this one doesn't, isn't in it."""
         if any(self._image.unconfirmed(name) for name in operation.symbols):
             return NOT_CONFIRMED
-        return NOT_NAMED if self._tables.may_hold(operation) else NOT_IN_LIBRARY
+        return self._tables.obstacle(operation) or (NOT_NAMED if self._tables.may_hold(operation) else NOT_IN_LIBRARY)
 
 
 def machine_of(name: str) -> Machine:

@@ -144,6 +144,9 @@ class Tables(Protocol):
     def may_hold(self, operation: Operation) -> bool:
         """Whether the image may contain a function that wasn't found."""
 
+    def obstacle(self, operation: Operation) -> str:
+        """Why it wasn't found, where the stack looked for it; else ""."""
+
 
 class Tails(Protocol):
     """Where the functions of an image end in calls through tables."""
@@ -163,6 +166,10 @@ class NoTables:
     def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
         """No."""
         return False
+
+    def obstacle(self, operation: Operation) -> str:  # noqa: ARG002
+        """Nothing looked for it."""
+        return ""
 
     def targets(self, function: int, slot: int) -> Sequence[int] | None:  # noqa: ARG002
         """Unknown."""
@@ -258,6 +265,11 @@ class Stack(Implementation):
     def own_libraries(self, image: Image) -> tuple[str, ...]:  # noqa: ARG002
         """Those of its libraries that the image is or holds, where no symbols tell that."""
         return ()
+
+    def unnamed_functions(self, image: Image) -> Mapping[str, Function]:  # noqa: ARG002
+        """Its functions in an image whose symbols name none that applications call, by their names, as far as something else
+        tells them."""
+        return {}
 
     def site_planner(self, image: Image, emulation: Emulation) -> SitePlanner | None:  # noqa: ARG002
         """Finds the sites of its functions where they aren't planned as C's. ElfError where the image's tables are damaged."""

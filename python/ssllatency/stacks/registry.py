@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from ssllatency.stacks.base import Implementation, Stack
 from ssllatency.stacks.boringssl.stack import BoringSsl
@@ -25,6 +26,7 @@ WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)
 NAMES = tuple(stack.name for stack in STACKS)
 INSTEAD = {name: untraced.instead for untraced in UNTRACED for name in untraced.marks}
 """By the names that their files' marks show, the sentences of those that aren't traced."""
+_looked_into: WeakSet[Image] = WeakSet()
 
 
 def called(libraries: Iterable[str]) -> bool:
@@ -58,13 +60,31 @@ def libraries_by_symbols(image: Image) -> tuple[str, ...]:
     return shown
 
 
+def _name_functions(image: Image) -> None:
+    """Has a stack name its functions in an image whose symbols name none that applications call; once for each image. Names
+    with which it wouldn't recognise the image aren't kept."""
+    if image in _looked_into:
+        return
+    _looked_into.add(image)
+    if called(libraries_by_symbols(image)):
+        return
+    for stack in STACKS:
+        if functions := stack.unnamed_functions(image):
+            image.name_functions(functions)
+            if stack.recognises(image):
+                return
+            image.name_functions({})
+
+
 def libraries_in(image: Image) -> tuple[str, ...]:
-    """The same by symbols, or else by tables of its own."""
+    """The same by symbols, or else by tables of its own, or by what else tells its functions."""
+    _name_functions(image)
     return libraries_by_symbols(image) or next(filter(None, (stack.own_libraries(image) for stack in STACKS)), ())
 
 
 def stack_of(image: Image) -> Stack:
     """The stack whose functions the image has."""
+    _name_functions(image)
     by_symbols = bool(libraries_by_symbols(image))
     candidates = (stack for stack in reversed(STACKS) if stack.has_symbols or not by_symbols)
     return next((stack for stack in candidates if stack.recognises(image)), STACKS[0])

@@ -14,7 +14,7 @@ from tests.fixtures.assembled import Assembled, assemble, function
 from ssllatency.code import calls
 from ssllatency.code.calls import calls_of, calls_to
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.handshake.source_files import file_names, places_naming
+from ssllatency.stacks.source_files import file_names, places_naming
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Function, Image
+    from ssllatency.stacks.boringssl.unnamed import BoringSslTables
     from ssllatency.stacks.names import Names
 
 _FIRST_OWN = 11  # SSL_ERROR_PENDING_SESSION; from here on in the order of the reasons
@@ -76,16 +77,38 @@ class BoringSsl(OpenSsl):
         return bool(self.connection(image))
 
     def connection(self, image: Image) -> dict[str, int]:
-        """The offsets that SSL_get_error shows."""
+        """The offsets that SSL_get_error shows, and which bit tells servers, by SSL_is_server or by what chooses the side."""
         from ssllatency.stacks.boringssl.connection import boringssl_offsets
+        from ssllatency.stacks.boringssl.unnamed import known_of
 
-        return boringssl_offsets(image) or {}
+        offsets = boringssl_offsets(image)
+        return {**known_of(image).server, **offsets} if offsets else {}
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """The paths that OpenSSL's accessors show; few programs have these, and then only whether a handshake is under way."""
         from ssllatency.stacks.boringssl.connection import boringssl_paths
 
         return super().labels(image) or boringssl_paths(image)
+
+    def unnamed_functions(self, image: Image) -> Mapping[str, Function]:
+        """Those that the errors tell that they raise."""
+        from ssllatency.stacks.boringssl.unnamed import found_in
+
+        return found_in(image).functions
+
+    def tables(self, image: Image) -> BoringSslTables:
+        """OpenSSL's, and what is known of functions that have no symbols."""
+        from ssllatency.stacks.boringssl.unnamed import BoringSslTables
+
+        return BoringSslTables(image)
+
+    def bio(self, image: Image) -> dict[str, int | None]:
+        """The same by the functions that SSL_get_error calls, where no other accessor has a name."""
+        from ssllatency.stacks.openssl.accessors import field_returned
+
+        offsets = super().bio(image)
+        flags = field_returned(image, "BIO_should_read", 1) if offsets["bio_flags"] is None else None
+        return {**offsets, "bio_flags": flags[0]} if flags else offsets
 
     def names(self, image: Image) -> Names:  # noqa: ARG002
         """Those of its headers: its own tables are packed, and few programs have them."""

@@ -52,7 +52,7 @@ class OpenSsl(Stack):
         ),
         Library(
             "libcrypto",
-            ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"),
+            ("RSA_PKCS1_OpenSSL", "EVP_DigestSign", "ERR_put_error"),
             file_names=("libcrypto*.so*",),
             loaded_as="libcrypto.so",
             loaded_versions=_SONAME_VERSIONS,

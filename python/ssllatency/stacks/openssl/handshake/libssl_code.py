@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Unplannable
 from ssllatency.elf.image import Image, Range
-from ssllatency.stacks.openssl.handshake.source_files import file_names, places_naming
+from ssllatency.stacks.source_files import file_names, places_naming
 
 _FARTHEST = 1 << 18  # bytes between two functions of libssl that name a file
 _MOST = 0.9  # of the functions that name a file lie together, or in a few parts; the others do by chance

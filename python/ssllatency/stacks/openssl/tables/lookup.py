@@ -26,6 +26,10 @@ class OpenSslTables:
         """Whether it is named by no symbol where it is there, or the provider's tables offer it."""
         return operation.library == "qatengine" or bool(operation.method) or any(self._offered(operation))
 
+    def obstacle(self, operation: Operation) -> str:  # noqa: ARG002
+        """Nothing else is known than that no table names it."""
+        return ""
+
     def _by_method(self, operation: Operation) -> Function | None:
         if operation.method is None:
             return None
