@@ -129,7 +129,7 @@ def _blocks(listed: Sequence[tuple[int, int, str, str]]) -> dict[int, _Block]:
 
 
 def _step(held: list[int | None], after: int, name: str, text: str) -> None:
-    """What one instruction leaves in the registers; `after` is the address of the next."""
+    """Follow one instruction; `after` is the address of the next."""
     if name.startswith(_OTHERS_TOO):
         held[:] = _UNKNOWN
         return

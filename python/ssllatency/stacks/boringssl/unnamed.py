@@ -62,6 +62,7 @@ class UnnamedFunctions:
         self.functions: dict[str, Function] = {}
         self.missing: dict[str, str] = {}
         self._state: tuple[int, ...] = ()
+        self._destroying: dict[Range, bool] = {}
         self._side = ChosenSide(image, self._errors, self._callers)
         self._find()
         self.server = self._side.bit()
@@ -173,7 +174,7 @@ class UnnamedFunctions:
         return self._follow(function, {"rsi": MASK}, fields)
 
     def _asked_first(self) -> set[int]:
-        """What SSL_get_error calls where the field alone tells what a call waits for: only whether there is an error."""
+        """The one that SSL_get_error calls where the field alone tells what a call waits for: whether there is an error."""
         calls = self._failed(self._bounds("SSL_get_error"), {self._state: _ITS_OWN[0]}).calls
         return {call.target for call in calls if isinstance(call.target, int)}
 
@@ -196,8 +197,8 @@ class UnnamedFunctions:
     # Reads.
 
     def _read(self) -> list[Range]:
-        """What calls the function behind SSL_read and SSL_peek and then takes what was read off the connection; or what
-        calls SSL_peek, passes its arguments on, and does so."""
+        """The one that calls the function behind SSL_read and SSL_peek and then takes what was read off the connection; or
+        that calls SSL_peek, passes its arguments on, and does so."""
         reading = [
             function
             for function, raised in self._lib.items()
@@ -241,19 +242,26 @@ class UnnamedFunctions:
 
     def _destroys(self, function: Range) -> bool:
         """Whether it looks at both BIOs, and calls a method of the connection with it."""
+        if function not in self._destroying:
+            self._destroying[function] = self._looks_at_both(function)
+        return self._destroying[function]
+
+    def _looks_at_both(self, function: Range) -> bool:
         followed = self._follow(function, {})
         read = {field.path for field in followed.fields if field.size == _POINTER}
         calls_method = any(
             isinstance(call.target, LoadedField) and len(call.target.path) == 2 and call.arguments[0] == _CONNECTION
             for call in followed.calls
         )
-        return calls_method and read >= {self._bio(_WANT_READ), self._bio(_WANT_WRITE)}
+        return calls_method and {self._bio(_WANT_READ), self._bio(_WANT_WRITE)} <= read
 
     def _frees(self, function: Range) -> bool:
         """Whether all that it calls are the destructor and what that frees memory with, each for the connection."""
         own = {call.target for call in self._errors.calls(function)}
+        if function[1] - function[0] > _LONGEST_FREE or len(own) != 2:
+            return False
         destructors = [each for each in self._errors.callees(function) if self._destroys(each)]
-        if function[1] - function[0] > _LONGEST_FREE or len(own) != 2 or len(destructors) != 1:
+        if len(destructors) != 1:
             return False
         freed = {(call.target, call.arguments[0]) for call in self._follow(function, {}).calls if call.target in own}
         with_it = {call.target for call in self._errors.calls(destructors[0])}
@@ -262,7 +270,7 @@ class UnnamedFunctions:
     # BIOs.
 
     def _waiting(self, code: int) -> list[OutgoingCall]:
-        """What SSL_get_error calls for this code, but for ERR_peek_error."""
+        """The calls of SSL_get_error for this code, but for ERR_peek_error."""
         asked = self._bounds("ERR_peek_error")[0]
         calls = self._failed(self._bounds("SSL_get_error"), {self._state: code}).calls
         return [call for call in calls if call.target != asked]
@@ -300,7 +308,7 @@ class UnnamedFunctions:
     # The private key.
 
     def _private_key(self) -> tuple[Range, Range]:
-        """What signs, and what decrypts."""
+        """The functions that sign and decrypt."""
         using = [f for f, raised in self._errors.of(_PRIVATE_KEY).items() if _KEY_OPERATION_FAILED in raised]
         using.sort(key=lambda function: min(self._errors.lines(function, _KEY_OPERATION_FAILED), default=0))
         if len(using) != 2:
@@ -323,7 +331,7 @@ class UnnamedFunctions:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found in an image: functions by name, why others weren't, and where connections show their side."""
+    """Functions found in an image by name, why others weren't, and where connections show their side."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -334,7 +342,7 @@ _found: WeakKeyDictionary[Image, Found] = WeakKeyDictionary()
 
 
 def found_in(image: Image) -> Found:
-    """What is found in an image whose symbols name nothing; looked for once."""
+    """Look for them in an image whose symbols name nothing, once."""
     if image not in _found:
         try:
             unnamed = UnnamedFunctions(image)
@@ -345,7 +353,7 @@ def found_in(image: Image) -> Found:
 
 
 def known_of(image: Image) -> Found:
-    """What has been found in an image; nothing where its symbols tell all, so that nothing was looked for."""
+    """Return what has been found in an image; nothing where its symbols tell all, so that nothing was looked for."""
     return _found.get(image, Found())
 
 

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of a BoringSSL or AWS-LC whose symbols were stripped: those of a stripped copy are the ones that symbols name, and
+what isn't certain is not taken."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests import foreign, programs
+from tests.fixtures import build
+from tests.parameters import slow_except
+
+from ssllatency.code.flow import Unplannable
+from ssllatency.elf.image import Image
+from ssllatency.probes.contents import file_facts
+from ssllatency.probes.handshake.phases import plan_handshake
+from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.boringssl.connection import boringssl_offsets
+from ssllatency.stacks.boringssl.unnamed import NAMES, UnnamedFunctions, found_in
+from ssllatency.stacks.phases import Phase
+
+BUILT = Path(__file__).resolve().parents[4] / "build" / "rust"
+RUST = ("boringssl", "aws-lc")
+NETTY = "netty"
+MADE_UP = ("ERR_peek_error", "BIO_should_read", *NAMES)
+# What isn't linked into these servers; and SSL_write's data goes through BIO_write_ex in the newest BoringSSL.
+NOT_LINKED = {"boringssl": {"SSL_connect"}, "aws-lc": {"SSL_connect"}, NETTY: set[str]()}
+ALSO = {"BIO_write": "BIO_write_ex"}
+
+
+@pytest.fixture(scope="module", params=[*RUST, NETTY])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real file with symbols."""
+    if request.param == NETTY:
+        (archive,) = foreign.needed(foreign.java_archives(NETTY)).glob("netty-tcnative-boringssl-static-*-linux-x86_64.jar")
+        path = tmp_path_factory.mktemp(NETTY) / NETTY
+        with zipfile.ZipFile(archive) as files:
+            path.write_bytes(files.read("META-INF/native/libnetty_tcnative_linux_x86_64.so"))
+        return path
+    path = BUILT / str(request.param)
+    if not path.exists():
+        pytest.skip(f"{request.param} isn't there: run tools/boring-servers")
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stripped copy."""
+    programs.needed("strip")
+    path = tmp_path_factory.mktemp("bare") / program.name
+    build.run("strip", "-o", path, program)
+    return path
+
+
+@pytest.fixture(scope="module")
+def images(program: Path, bare: Path) -> tuple[Image, Image]:
+    """The file with symbols, and the copy."""
+    return Image.open(program), Image.open(bare)
+
+
+@pytest.fixture(scope="module")
+def plans(images: tuple[Image, Image]) -> list[FilePlan]:
+    """Their plans."""
+    return [plan_image(image) for image in images]
+
+
+def test_a_stripped_copy_shows_what_symbols_name(program: Path, images: tuple[Image, Image]) -> None:
+    named, unnamed = images[0], found_in(images[1])
+    assert set(unnamed.missing) == NOT_LINKED[program.name]
+    for name, function in unnamed.functions.items():
+        due = {due.address for each in (name, ALSO.get(name, name)) if (due := named.function(each))}
+        assert function.address in due, name
+    offsets = boringssl_offsets(named)
+    assert offsets
+    assert unnamed.server == {name: offsets[name] for name in ("server", "server_bits")}
+
+
+def test_a_stripped_copy_is_planned_as_the_file_with_symbols(plans: list[FilePlan]) -> None:
+    assert plans[1].stack == "boringssl"
+    assert plans[1].offsets == plans[0].offsets
+    by_name = [{plan.operation: plan.probes for plan in each.operations} for each in plans]
+    assert by_name[1] == {name: probes for name, probes in by_name[0].items() if name.startswith("SSL_")}
+
+
+def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, Image]) -> None:
+    named, unnamed = (plan_handshake(image) for image in images)
+    keys = [[call for call in plan.calls if call.phase is Phase.PRIVATE_KEY] for plan in (named, unnamed)]
+    assert keys[1] == keys[0]
+    assert unnamed.errors == named.errors
+    assert unnamed.within_data == named.within_data
+
+
+def test_it_says_what_it_is_and_what_it_lacks(program: Path, images: tuple[Image, Image], plans: list[FilePlan]) -> None:
+    facts = file_facts(images[1])
+    assert (facts.libraries, facts.obstacle, facts.by_debug_file) == (("libssl", "libcrypto"), "", False)
+    assert facts.name == {"aws-lc": "AWS-LC"}.get(program.name, "BoringSSL")
+    reasons = {missing.operation: missing.reason for missing in plans[1].missing}
+    lacking = NOT_LINKED[program.name]
+    assert {
+        name for name, reason in reasons.items() if reason.startswith("it has no symbol, and no functions raise")
+    } == lacking
+
+
+# One that was made for the purpose.
+
+
+def made(folder: Path, *flags: str) -> tuple[Image, dict[str, build.Symbol]]:
+    """The stripped library, and its symbols."""
+    programs.needed(*build.TOOLS)
+    path = build.library(folder, "libunnamed.so", ["unnamed.c"], "-O2", *flags)
+    return Image.open(build.stripped(path, "libunnamed-stripped.so")), build.symbols(path)
+
+
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
+def test_made_up_ones(tmp_path: Path, style: str) -> None:
+    """However they are compiled, what is found is right, and at most what must be certain is missing."""
+    image, symbols = made(tmp_path, *build.STYLES[style])
+    found = found_in(image)
+    assert {name: function.address for name, function in found.functions.items()} == {
+        name: symbols[name].address for name in found.functions
+    }
+    if style == "plain":
+        assert set(found.functions) == set(MADE_UP)
+        side = image.constant(symbols["offsets"].address + 32, 8)
+        assert found.server == {"server": side, "server_bits": 1}
+        assert plan_image(image).offsets.bio_flags == 0x20
+
+
+def test_what_two_functions_match_is_not_taken(tmp_path: Path) -> None:
+    image, symbols = made(tmp_path, "-DTWICE")
+    found = found_in(image)
+    assert set(MADE_UP) - set(found.functions) == {"SSL_shutdown"}
+    assert found.missing["SSL_shutdown"].startswith("2 functions raise its errors")
+    assert found.functions["SSL_write"].address == symbols["SSL_write"].address
+
+
+def test_symbols_come_first(tmp_path: Path) -> None:
+    """Where they name what applications call, nothing else is looked at."""
+    programs.needed(*build.TOOLS)
+    path = build.library(tmp_path, "libnamed.so", ["unnamed.c"], "-O2")
+    plan = plan_image(Image.open(path))
+    assert {operation.found for operation in plan.operations} == {"symbol table"}
+
+
+@pytest.mark.parametrize("name", ["libssl.so.3", "libcrypto.so.3"])
+def test_openssl_has_none(name: str) -> None:
+    image = Image.open(Path("/usr/lib/x86_64-linux-gnu") / name)
+    with pytest.raises(Unplannable):
+        UnnamedFunctions(image)
