@@ -32,6 +32,7 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, FilePlan, Probe
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.boringssl.unnamed import found_in
 from ssllatency.stacks.registry import stack_of
 from tests.fixtures import hostile
 from tests.fixtures.functions import function_ranges
@@ -107,6 +108,18 @@ def check_names(data: bytes) -> None:
         return
     with suppress(FieldError):
         assert names_codec.from_values(values) == found
+
+
+def check_unnamed(data: bytes) -> None:
+    """What is found without symbols begins where the unwind tables know a function, each another one."""
+    try:
+        image = image_of(data)
+    except ElfError:
+        return
+    found = found_in(image).functions.values()
+    assert len({function.address for function in found}) == len(found)
+    for function in found:
+        assert image.function_bounds(function.address) == (function.address, function.address + function.size)
 
 
 def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:

@@ -65,6 +65,15 @@ def _with_tables(folder: Path) -> list[Path]:
     return found
 
 
+def unnamed(folder: Path) -> list[bytes]:
+    """Stripped libraries whose functions are known by the errors that they raise, compiled in two ways."""
+    found = []
+    for style in ("-O2", "-Os"):
+        path = build.library(folder, f"libunnamed{style}.so", ["unnamed.c"], *_SMALL, "-nostdlib", "-g0", style)
+        found.append(build.stripped(path, f"{path.stem}-stripped.so"))
+    return [path.read_bytes() for path in (*found, build.without_section_headers(found[0], "unnamed-headless.so"))]
+
+
 def stripped_library(folder: Path) -> tuple[bytes, bytes]:
     """A stripped libcrypto, and the debug file that names a function of it."""
     made = assemble(folder, _LIBCRYPTO.replace(".globl hidden\n", ""), "split", *_SMALL)

@@ -55,7 +55,8 @@ class Image:
         self._memory = Memory(self._headers)
         self._dynamic = DynamicSymbols(self._headers, self._memory)
         self._unwind = Unwind(self._headers, self._memory)
-        self._told: dict[str, Function] = {}
+        self.unnamed: dict[str, Function] = {}
+        """Functions by the names that name_functions() has given them."""
         self.machine = self._headers.machine
         self.build_id = self._headers.build_id
 
@@ -90,12 +91,12 @@ class Image:
             symbol = functions.find(name)
             if symbol:
                 return self._function(symbol, how_found)
-        return self._told.get(name)
+        return self.unnamed.get(name)
 
     def name_functions(self, functions: Mapping[str, Function]) -> None:
         """Takes these names for functions that something in the file tells but its symbols, in place of those taken before.
         Symbols of the file's own come first."""
-        self._told = dict(functions)
+        self.unnamed = dict(functions)
 
     def hinted_function(self, name: str) -> Function | None:
         """The function that a separate debug file calls `name`, where the unwind tables of the image know a function there.

@@ -21,7 +21,7 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     short. The decoder is brought in when this is called."""
     from ssllatency.stacks.file_names import has_library_name
     from ssllatency.stacks.implementations import Inside, Version, stack_marked, tls_inside, version_of
-    from ssllatency.stacks.registry import called, libraries_in
+    from ssllatency.stacks.registry import called, libraries_in, stack_of
 
     if machine and image.machine != machine:
         return NOTHING
@@ -29,6 +29,9 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     inside = Inside() if has_library_name(image.label) else tls_inside(image)
     if not any(inside.traceable):
         return _facts(image, libraries, inside, version_of(image) if libraries else None)
+    if called(libraries) and image.unnamed:
+        facts = _facts(image, libraries, inside, version_of(image))
+        return replace(facts, unnamed=True, unfound=stack_of(image).unfound(image))
     if called(libraries):
         return replace(_facts(image, libraries, inside, version_of(image)), by_debug_file=bool(image.debug_file))
     by_marks, stated = Version.of(inside.traceable), version_of(image)
@@ -65,6 +68,8 @@ def read_facts(facts: Field) -> FileFacts:
         by_debug_file=record["by_debug_file"].flag(),
         name=record["name"].text(_LONGEST_TEXT),
         release=record["release"].text(_LONGEST_TEXT),
+        unnamed=record["unnamed"].flag(),
+        unfound=tuple(name.text(_LONGEST_TEXT) for name in record["unfound"].items(_MOST_PARTS)),
     )
 
 

@@ -271,6 +271,10 @@ class Stack(Implementation):
         tells them."""
         return {}
 
+    def unfound(self, image: Image) -> tuple[str, ...]:  # noqa: ARG002
+        """The functions that unnamed_functions() has looked for in the image and not found, by their names."""
+        return ()
+
     def site_planner(self, image: Image, emulation: Emulation) -> SitePlanner | None:  # noqa: ARG002
         """Finds the sites of its functions where they aren't planned as C's. ElfError where the image's tables are damaged."""
         return None

@@ -48,6 +48,7 @@ def sentences(survey: Survey) -> Iterator[str]:
             users_of_deleted.setdefault(path, []).append(row.process)
     for path, processes in users_of_deleted.items():
         yield f"{path} has been replaced or deleted since {named(processes)} mapped it; the old one is what is traced."
+    yield from _unnamed(survey)
     for reason, processes in reasons.items():
         yield f"Not traced in {named(processes)}: {reason}."
     yield from doubts
@@ -59,6 +60,21 @@ def sentences(survey: Survey) -> Iterator[str]:
     if survey.closed:
         yield f"Not permitted to inspect {named(survey.closed)}."
     yield from survey.unread
+
+
+def _unnamed(survey: Survey) -> list[str]:
+    """A sentence for each file whose functions were found without symbols."""
+    stacks = [stack for row in survey.processes for stack in row.stacks]
+    files = {file.path: (stack.implementation, file.facts) for stack in stacks for file in stack.files if file.facts.unnamed}
+    return [
+        f"{implementation} in {path} has no symbols: its functions were found by the errors that they raise"
+        + (
+            f", but for these, which aren't linked or can't be told from others: {', '.join(facts.unfound)}."
+            if facts.unfound
+            else "."
+        )
+        for path, (implementation, facts) in files.items()
+    ]
 
 
 def untraced(stacks_of: Mapping[Process, Sequence[ProcessStack]], *, beside_openssl: bool) -> list[str]:
@@ -194,4 +210,6 @@ def _file(file: SurveyedFile) -> dict[str, Any]:
         "build_id": facts.build_id,
         "libraries": list(facts.libraries),
         "version": facts.version or None,
+        "unnamed": facts.unnamed,
+        "unfound": list(facts.unfound),
     }

@@ -18,7 +18,7 @@ import pytest
 from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.commands.handshakes import Shakes, assert_books, endings
-from tests.live.commands.trace import PROGRAM, Document, Trace, count, losses, reasons
+from tests.live.commands.trace import Document, Trace, count, losses, reasons
 from tests.live.servers.nginx import make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -170,12 +170,21 @@ def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
 
 
 def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:
+    """Its functions are found by the errors that they raise: all is counted as with symbols."""
     bare, pair = tmp_path / "bare", make_certificate("ecdsa", certificates)
     subprocess.run(["strip", "-o", bare, program], check=True)
-    name = {"boringssl": "BoringSSL", "aws-lc": "AWS-LC"}[program.name]
-    with serving(bare, pair.certificate, pair.key) as (server, _):
-        words = [PROGRAM, "trace", "-p", str(server.pid)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert f"bare (PID {server.pid}) can't be traced: {name}" in done.stderr
-    assert "shows no names of its functions (stripped); what would help is its debug file" in done.stderr
+    with (
+        serving(bare, pair.certificate, pair.key) as (server, port),
+        Trace(server.pid) as trace,
+        Shakes(server.pid) as shakes,
+    ):
+        for version in VERSIONS:
+            Client(port, version).connect_times(5, requests=4)
+        bad.no_shared_cipher(port)
+        calls = server.calls()
+    assert (calls["SSL_accept"]["success"], calls["SSL_read"]["success"], calls["SSL_write"]["success"]) == (10, 40, 40)
+    assert_told_like(trace.document, calls)
+    assert endings(shakes.document) == {"success": 10, "failure": 1}
+    assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["no shared cipher"]
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert_books(shakes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,6 +119,35 @@ def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> N
     assert_books(shakes)
 
 
+def shake(port: int, version: ssl.TLSVersion) -> None:
+    """A handshake as a client of gRPC makes it; the server's settings come after it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer) as connection:
+        assert connection.recv(1)
+
+
+def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
+    """It shows no name: its functions are found by the errors that they raise."""
+    with serving("grpc", certificates) as (server, port):
+        found = stack(server.pid, "BoringSSL")
+        with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                for _ in range(TIMES):
+                    shake(port, version)
+            unknown_ca(port)
+    assert found["traced"]
+    assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
+    assert count(trace.document, "SSL_do_handshake", "failure") == 1
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["tlsv1 alert unknown ca"]
+    assert_books(shakes)
+
+
 def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates: Path) -> None:
     with started("pyopenssl", certificates, "1") as (server, port), Trace(server.pid, options=("--wait",)) as trace:
         assert server.stdin
@@ -130,7 +160,7 @@ def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates
     assert losses(trace.document) == {"late_processes": 1}  # it had mapped the file before it was traced
 
 
-@pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls"), ("conscrypt", "BoringSSL")])
+@pytest.mark.parametrize(("name", "implementation"), [("granian", "rustls"), ("conscrypt", "BoringSSL")])
 def test_what_cannot_be_traced_is_said_alike(certificates: Path, name: str, implementation: str) -> None:
     """By `targets` and by what would trace it."""
     with serving(name, certificates) as (server, _):

@@ -209,6 +209,8 @@ def test_the_document(host: Path, describe: Describer, tmp_path: Path) -> None:
                     "build_id": facts.build_id,
                     "libraries": list(facts.libraries),
                     "version": facts.version or None,
+                    "unnamed": False,
+                    "unfound": [],
                 }
                 for name, facts in (("libssl.so.3", LIBSSL), ("libcrypto.so.3", LIBCRYPTO))
             ],

@@ -96,6 +96,12 @@ class BoringSsl(OpenSsl):
 
         return found_in(image).functions
 
+    def unfound(self, image: Image) -> tuple[str, ...]:
+        """Those of the functions that applications call and that phases need."""
+        from ssllatency.stacks.boringssl.unnamed import known_of
+
+        return tuple(known_of(image).missing)
+
     def tables(self, image: Image) -> BoringSslTables:
         """OpenSSL's, and what is known of functions that have no symbols."""
         from ssllatency.stacks.boringssl.unnamed import BoringSslTables

@@ -31,6 +31,7 @@ NAMES = (
     *("SSL_get_error", "ERR_put_error", "EVP_DigestSign", "RSA_decrypt", "BIO_read", "BIO_write"),
 )
 """Those that are looked for and worth telling of where they aren't found."""
+_UNSEARCHED = ("RSA_sign", "RSA_verify", "ECDSA_sign", "ECDSA_verify", "ECDH_compute_key")
 
 # By source file; reasons are those of openssl/ssl.h (SSL_R_*), err.h (ERR_R_*), evp_errors.h and rsa.h.
 _LIB, _PRIVATE_KEY = "ssl_lib", "ssl_privkey"
@@ -47,6 +48,8 @@ _UNLESS_ERROR = {1, 5, None}  # what it returns where an error lies in the queue
 _BEGINS_BY_TEST = re.compile(rb"\x85[\xc0\xc9\xd2\xdb\xed\xf6\xff]")  # test of a register, which holds what the call returned
 _WITHIN = 32  # bytes from a function's beginning to that test
 _NEAR = 1 << 16  # bytes between libssl's functions
+_FARTHEST = 8 << 20  # bytes from the first of those that raise errors in ssl_lib.cc to the last
+_MOST_CANDIDATES = 4096
 _POINTER = 8
 _LONGEST_GET_ERROR, _LONGEST_FREE = 1536, 96
 
@@ -62,6 +65,7 @@ class UnnamedFunctions:
         self.functions: dict[str, Function] = {}
         self.missing: dict[str, str] = {}
         self._state: tuple[int, ...] = ()
+        self._within: Range = (0, 0)
         self._destroying: dict[Range, bool] = {}
         self._side = ChosenSide(image, self._errors, self._callers)
         self._find()
@@ -71,6 +75,7 @@ class UnnamedFunctions:
     def _find(self) -> None:
         if not self._lib:
             raise Unplannable("no function raises errors in ssl_lib.cc")
+        self._within = min(self._lib)[0] - _NEAR, max(self._lib)[1] + _NEAR
         self._take("ERR_put_error", lambda: self._functions([self._errors.put_error]))
         self._take("SSL_get_error", self._get_error)
         if "SSL_get_error" not in self.functions:
@@ -130,8 +135,7 @@ class UnnamedFunctions:
 
     def _callers(self, function: Range) -> set[Range]:
         """The functions among libssl's that call it directly, or end in it; not itself."""
-        within = min(self._lib)[0] - _NEAR, max(self._lib)[1] + _NEAR
-        sites = calls_to(self._image, {function[0]}, within)[function[0]]
+        sites = calls_to(self._image, {function[0]}, self._within)[function[0]]
         callers = {bounds for site in sites if (bounds := self._image.function_bounds(site)) and bounds != function}
         return {bounds for bounds in callers if any(call.target == function[0] for call in self._errors.calls(bounds))}
 
@@ -145,13 +149,16 @@ class UnnamedFunctions:
     def _get_error(self) -> list[Range]:
         """Of the functions that lie among those of ssl_lib.cc the one that returns 0 for a call that succeeded, and for others
         what a field behind a pointer holds."""
-        first, last = min(self._lib)[0] - _NEAR, max(self._lib)[1] + _NEAR
+        if self._within[1] - self._within[0] > _FARTHEST:
+            raise Unplannable("the functions of ssl_lib.cc lie too far apart")
         candidates = set()
-        for start, code in self._image.code_pieces(_WITHIN, (first, last)):
+        for start, code in self._image.code_pieces(_WITHIN, self._within):
             for match in _BEGINS_BY_TEST.finditer(code):
                 bounds = self._image.function_bounds(start + match.start())
                 if bounds and start + match.start() - bounds[0] < _WITHIN and bounds[1] - bounds[0] < _LONGEST_GET_ERROR:
                     candidates.add(bounds)
+        if len(candidates) > _MOST_CANDIDATES:
+            raise Unplannable("too many functions look like SSL_get_error")
         return [function for function in sorted(candidates) if self._returns_codes(function)]
 
     def _returns_codes(self, function: Range) -> bool:
@@ -370,5 +377,5 @@ class BoringSslTables(OpenSslTables):
         return f"it has no symbol, and {why}" if why and self._found.functions else ""
 
     def may_hold(self, operation: Operation) -> bool:
-        """Anything may be in an image whose functions have no names."""
-        return bool(self._found.functions) or super().may_hold(operation)
+        """In an image without names, those that BoringSSL has and that nothing looks for."""
+        return operation.name in _UNSEARCHED if self._found.functions else super().may_hold(operation)
