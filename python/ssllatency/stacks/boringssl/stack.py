@@ -87,8 +87,9 @@ class BoringSsl(OpenSsl):
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """The paths that OpenSSL's accessors show; few programs have these, and then only whether a handshake is under way."""
         from ssllatency.stacks.boringssl.connection import boringssl_paths
+        from ssllatency.stacks.boringssl.unnamed import known_of
 
-        return super().labels(image) or boringssl_paths(image)
+        return super().labels(image) or boringssl_paths(image) or dict(known_of(image).labels)
 
     def unnamed_functions(self, image: Image) -> Mapping[str, Function]:
         """Those that the errors tell that they raise."""

@@ -17,7 +17,7 @@ from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed_in, returned
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.values import MASK, Assumptions, LoadedField, OutgoingCall, SymbolicAddress, Value
+from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, OutgoingCall, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.chosen_side import CLIENT, SERVER, ChosenSide
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors
@@ -69,6 +69,8 @@ class UnnamedFunctions:
         self._destroying: dict[Range, bool] = {}
         self._side = ChosenSide(image, self._errors, self._callers)
         self._find()
+        self.labels = self._under_way()
+        """Paths from a connection to labels, as labels() of a stack has them."""
         self.server = self._side.bit()
         """Where a connection shows that it is a server's: "server" and "server_bits", as connection() of a stack has them."""
 
@@ -200,6 +202,20 @@ class UnnamedFunctions:
         begun = self._bounds("SSL_do_handshake")
         candidates = {*self._needing_a_side(), *self._callers(begun)} - {begun}
         return {function for function in candidates if self._side.of(function) == {file}}
+
+    def _under_way(self) -> dict[str, FieldPath]:
+        """The pointer beside what a call waits for that SSL_do_handshake follows: to the data of a handshake, NULL once it is
+        over."""
+        if "SSL_do_handshake" not in self.functions:
+            return {}
+        read = self._follow(self._bounds("SSL_do_handshake"), {}).fields
+        followed = {field.path[:2] for field in read if len(field.path) > 2}
+        pointers = {
+            field.path
+            for field in read
+            if field.path in followed and field.size == _POINTER and field.path[0] == self._state[0]
+        }
+        return {"in_init": FieldPath(pointers.pop(), _POINTER)} if len(pointers) == 1 else {}
 
     # Reads.
 
@@ -338,11 +354,12 @@ class UnnamedFunctions:
 
 @dataclass(frozen=True)
 class Found:
-    """Functions found in an image by name, why others weren't, and where connections show their side."""
+    """Functions found in an image by name, why others weren't, and where connections show their side and labels."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     server: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, FieldPath] = field(default_factory=dict)
 
 
 _found: WeakKeyDictionary[Image, Found] = WeakKeyDictionary()
@@ -353,7 +370,7 @@ def found_in(image: Image) -> Found:
     if image not in _found:
         try:
             unnamed = UnnamedFunctions(image)
-            _found[image] = Found(unnamed.functions, unnamed.missing, unnamed.server)
+            _found[image] = Found(unnamed.functions, unnamed.missing, unnamed.server, unnamed.labels)
         except (Unplannable, ElfError) as reason:
             _found[image] = Found(missing=dict.fromkeys(NAMES, str(reason)))
     return _found[image]

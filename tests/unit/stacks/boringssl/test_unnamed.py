@@ -13,6 +13,7 @@ from tests.fixtures import build
 from tests.parameters import slow_except
 
 from ssllatency.code.flow import Unplannable
+from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -90,7 +91,7 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, I
     keys = [[call for call in plan.calls if call.phase is Phase.PRIVATE_KEY] for plan in (named, unnamed)]
     assert keys[1] == keys[0]
     assert unnamed.errors == named.errors
-    assert unnamed.within_data == named.within_data
+    assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
 
 
 def test_it_says_what_it_is_and_what_it_lacks(program: Path, images: tuple[Image, Image], plans: list[FilePlan]) -> None:
@@ -126,6 +127,8 @@ def test_made_up_ones(tmp_path: Path, style: str) -> None:
         assert set(found.functions) == set(MADE_UP)
         side = image.constant(symbols["offsets"].address + 32, 8)
         assert found.server == {"server": side, "server_bits": 1}
+        in_init = image.constant(symbols["offsets"].address + 40, 8) or 0
+        assert plan_handshake(image).labels == {"in_init": FieldPath((0x30, in_init), 8)}
         assert plan_image(image).offsets.bio_flags == 0x20
 
 
