@@ -82,7 +82,8 @@ def _request(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeRequ
 
 
 def _names_of(source: PlanSource, images: Sequence[TracedImage]) -> Callable[[int], Names]:
-    """The names of an image's codes: its own, and those of the other libraries that its processes map. Read when needed.
+    """The names of an image's codes: its own, and those of the other libraries of its stack that its processes map. In another
+    stack the same codes mean other things. Read when needed.
 
     `images` may grow.
     """
@@ -96,7 +97,7 @@ def _names_of(source: PlanSource, images: Sequence[TracedImage]) -> Callable[[in
         names: Names
         names, pids = own(index), set(images[index].pids)
         for other, image in enumerate(images):
-            if other != index and pids & set(image.pids):
+            if other != index and image.plan.stack == images[index].plan.stack and pids & set(image.pids):
                 names = join(names, own(other))
         return names
 

@@ -171,7 +171,7 @@ def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
 
 def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:
     """Its functions are found by the errors that they raise: all is counted as with symbols."""
-    bare, pair = tmp_path / "bare", make_certificate("ecdsa", certificates)
+    bare, pair = tmp_path / "bare", make_certificate("rsa", certificates)
     subprocess.run(["strip", "-o", bare, program], check=True)
     with (
         serving(bare, pair.certificate, pair.key) as (server, port),

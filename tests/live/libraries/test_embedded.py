@@ -119,10 +119,10 @@ def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> N
     assert_books(shakes)
 
 
-def shake(port: int, version: ssl.TLSVersion) -> None:
+def shake(port: int, version: ssl.TLSVersion, *, verify: ssl.VerifyMode = ssl.CERT_NONE) -> None:
     """A handshake as a client of gRPC makes it; the server's settings come after it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname, context.verify_mode = False, verify
     context.minimum_version = context.maximum_version = version
     context.set_alpn_protocols(["h2"])
     with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer) as connection:
@@ -137,7 +137,8 @@ def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
             for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
                 for _ in range(TIMES):
                     shake(port, version)
-            unknown_ca(port)
+            with pytest.raises(ssl.SSLCertVerificationError):
+                shake(port, ssl.TLSVersion.TLSv1_2, verify=ssl.CERT_REQUIRED)
     assert found["traced"]
     assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
     assert count(trace.document, "SSL_do_handshake", "failure") == 1

@@ -23,6 +23,7 @@ REASONS = {
     103: "bad change cipher spec",
     107: "bad ecc cert",
     108: "bad ecpoint",
+    112: "bad packet length",
     114: "bad signature",
     125: "certificate verify failed",
     126: "cert cb error",
