@@ -105,15 +105,23 @@ class UnnamedFunctions:
     def _take(self, name: str, find: Callable[[], Collection[Range]]) -> None:
         """Takes the one function that is found."""
         try:
-            found = set(find())
+            found = sorted(set(find()))
         except (Unplannable, ElfError) as reason:
             self._miss(name, str(reason))
             return
-        taken = {function.address for function in self.functions.values()}
-        if len(found) == 1 and (bounds := found.pop())[0] not in taken:
-            self.functions[name] = Function(name, bounds[0], bounds[1] - bounds[0], FOUND)
+        if len(found) != 1:
+            self._miss(
+                name, f"{len(found)} functions may be it" if found else "no function raises its errors and does what it does"
+            )
+            return
+        ((start, end),) = found
+        same = next((other for other, function in self.functions.items() if function.address == start), "")
+        if same:
+            del self.functions[same]
+            self._miss(same, f"it can't be told from {name}")
+            self._miss(name, f"it can't be told from {same}")
         else:
-            self._miss(name, f"{len(found) or 'no'} functions raise its errors and do what it does, where one is expected")
+            self.functions[name] = Function(name, start, end - start, FOUND)
 
     def _miss(self, name: str, why: str) -> None:
         if name in NAMES:

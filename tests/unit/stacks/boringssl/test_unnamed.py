@@ -101,7 +101,7 @@ def test_it_says_what_it_is_and_what_it_lacks(program: Path, images: tuple[Image
     reasons = {missing.operation: missing.reason for missing in plans[1].missing}
     lacking = NOT_LINKED[program.name]
     assert {
-        name for name, reason in reasons.items() if reason.startswith("it has no symbol, and no functions raise")
+        name for name, reason in reasons.items() if reason.startswith("it has no symbol, and no function raises")
     } == lacking
 
 
@@ -136,7 +136,7 @@ def test_what_two_functions_match_is_not_taken(tmp_path: Path) -> None:
     image, symbols = made(tmp_path, "-DTWICE")
     found = found_in(image)
     assert set(MADE_UP) - set(found.functions) == {"SSL_shutdown"}
-    assert found.missing["SSL_shutdown"].startswith("2 functions raise its errors")
+    assert found.missing["SSL_shutdown"] == "2 functions may be it"
     assert found.functions["SSL_write"].address == symbols["SSL_write"].address
 
 
