@@ -89,7 +89,9 @@ def test_a_stripped_copy_is_planned_as_the_file_with_symbols(plans: list[FilePla
 def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, Image]) -> None:
     named, unnamed = (plan_handshake(image) for image in images)
     keys = [[call for call in plan.calls if call.phase is Phase.PRIVATE_KEY] for plan in (named, unnamed)]
-    assert keys[1] == keys[0]
+    assert list(unnamed.calls) == keys[1] == keys[0]
+    reads = [[call for call in plan.transport if call.callee == "BIO_read"] for plan in (named, unnamed)]
+    assert reads[1] == reads[0]
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
 

@@ -41,7 +41,7 @@ class LibsslCode:
 def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> LibsslCode:
     """The functions of libssl in a program that holds more; `others` are addresses of functions that are libcrypto's.
 
-    Unplannable where they can't be determined.
+    Where symbols name none of these, they may lie among libssl's as well. Unplannable where libssl's can't be determined.
     """
     if image.machine != "x86-64":
         raise Unplannable(f"libssl's functions can't be told from libcrypto's in a static {image.machine} program")
@@ -54,7 +54,7 @@ def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> Libssl
     if len(largest) < 2 or len(functions) < _MOST * len(naming):
         raise Unplannable("no functions name libssl's source files, so they can't be told from libcrypto's")
     within, whole = ((each[0], _end(image, each[-1])) for each in (functions, largest))
-    if any(largest[0] <= other <= largest[-1] for other in others):
+    if image.unnamed or any(largest[0] <= other <= largest[-1] for other in others):
         return LibsslCode(within, frozenset(functions))
     return LibsslCode(within) if within == whole else LibsslCode(within, frozenset(functions), whole)
 
