@@ -418,9 +418,11 @@ struct ssll_workers {
 	__u32 tids[SSLL_WORKERS];
 };
 
-/* Of the successful handshakes of the row: how many were resumed, of so many of which that is known. */
+/* `changes` counts whatever was counted in the row, once all of it is there. Of the successful handshakes of the row: how many
+ * were resumed, of so many of which that is known. */
 struct ssll_handshake_row {
 	struct ssll_times parts[SSLL_PARTS];
+	__u64 changes;
 	__u64 resumed;
 	__u64 resumption_known;
 	__u64 facts[SSLL_FACTS];

@@ -51,13 +51,14 @@ __noinline int add_time(struct ssll_times *times, __u64 duration_ns)
 		return 0;
 	bucket = bucket_of(duration_ns);
 	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&counters.interval, duration_ns);
-	__sync_fetch_and_add(&times->total_ns, duration_ns);
 	if (bucket < 0)
 		count(&times->underflow);
 	else if (bucket < SSLL_BUCKETS)
 		count(&times->exponential[bucket]);
 	else
 		count(&times->overflow);
+	/* Last: whoever reads it before the buckets can tell by it the next time whether those were complete. */
+	__sync_fetch_and_add(&times->total_ns, duration_ns);
 	return 0;
 }
 

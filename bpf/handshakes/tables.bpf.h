@@ -10,19 +10,29 @@
 #include "common/times.bpf.h"
 #include "handshakes/labels.bpf.h"
 
+/* Which row counts the handshakes with these labels. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 64);
 	__type(key, struct ssll_labels);
-	__type(value, struct ssll_handshake_row);
+	__type(value, __u32);
 } rows SEC(".maps");
 
+/* The rows themselves, in memory that user space reads in place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 64);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct ssll_handshake_row);
-} blank_row SEC(".maps");
+} row_counts SEC(".maps");
+
+/* The rows that count nothing yet, and are empty: user space puts them here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 64);
+	__type(value, __u32);
+} free_rows SEC(".maps");
 
 /* The names of processes that have rows of their own, kept for when they are gone. */
 struct {
@@ -57,19 +67,35 @@ static __always_inline void set_row_key(union label_words *key, const struct ssl
 		key->words[word] = words[word] & mask[word];
 }
 
+static __always_inline struct ssll_handshake_row *row_at(const __u32 *number)
+{
+	return number ? bpf_map_lookup_elem(&row_counts, number) : NULL;
+}
+
+/* The number of a row that was free and has this key now, or of the one that another thread made first. */
+static __always_inline __u32 *make_row(const struct ssll_labels *key)
+{
+	__u32 fresh = 0, *number;
+
+	if (bpf_map_pop_elem(&free_rows, &fresh))
+		return NULL;
+	number = lookup_or_init_shared(&rows, key, &fresh, SSLL_SHARED_ROWS, handshake_config.most_rows);
+	if (!number || *number != fresh)
+		bpf_map_push_elem(&free_rows, &fresh, 0);
+	return number;
+}
+
 /* The row with this key, made where it is new; NULL past the most rows, or the most of one process. */
 static __always_inline struct ssll_handshake_row *find_own_row(const struct ssll_labels *key)
 {
-	const __u32 zero = 0;
-	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, key);
+	__u32 *number = bpf_map_lookup_elem(&rows, key);
 
-	if (row)
-		return row;
-	row = lookup_or_init_shared(
-	        &rows, key, bpf_map_lookup_elem(&blank_row, &zero), SSLL_SHARED_ROWS, handshake_config.most_rows);
-	if (row && key->values[SSLL_LABEL_PROCESS])
+	if (number)
+		return row_at(number);
+	number = make_row(key);
+	if (number && key->values[SSLL_LABEL_PROCESS])
 		keep_process_name(key->values[SSLL_LABEL_PROCESS]);
-	return row;
+	return row_at(number);
 }
 
 /* The row that handshakes with this key count in: their own, or that of "other", made by user space. */
@@ -84,7 +110,7 @@ static __always_inline struct ssll_handshake_row *find_row(union label_words *ke
 		key->words[word] = 0;
 	key->labels.known = 1U << SSLL_LABEL_OTHER;
 	key->labels.ending = ending;
-	return bpf_map_lookup_elem(&rows, key);
+	return row_at(bpf_map_lookup_elem(&rows, key));
 }
 
 /* Parts that every handshake has, whatever their length; the others only count where they occurred. */
@@ -184,6 +210,7 @@ static __noinline __u32 add_times(const struct ssll_labels *labels, const struct
 	add_row(row, handshake);
 	add_resumption(row, labels);
 	add_facts(row, handshake, labels);
+	count(&row->changes);
 	return key.labels.values[SSLL_LABEL_PROCESS];
 }
 

@@ -803,13 +803,14 @@ assert ctypes.sizeof(Times) == 3896
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
         ("parts", Times * 34),
+        ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
         ("facts", ctypes.c_uint64 * 13),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 132584
+assert ctypes.sizeof(HandshakeRow) == 132592
 
 
 class Sample(ctypes.Structure):

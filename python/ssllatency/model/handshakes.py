@@ -285,10 +285,11 @@ class Group:
     def adds_up(self) -> bool:
         """Whether all parts are of the same handshakes: not where they were read while one was being counted."""
         counts = {part: times.count for part, times in self.parts.items()}
-        every = all(counts.get(part) == self.count for part in EVERY)
+        if any(counts.get(part) != self.count for part in EVERY):
+            return False
         sums = unequal_sum({part: times.total_ns for part, times in self.parts.items()})
         resumption = self.resumed <= self.resumption_known <= self.count
-        return every and not sums and resumption and max(counts.values()) == self.count
+        return not sums and resumption and max(counts.values()) == self.count
 
 
 def whole_part(groups: Iterable[Group]) -> Part:

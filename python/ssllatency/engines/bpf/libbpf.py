@@ -107,6 +107,12 @@ class Map:
         if result < 0:
             raise OSError(-result, os.strerror(-result))
 
+    def push(self, value: ctypes._CData) -> None:
+        """Puts a value on a stack; OSError where the kernel refuses."""
+        result = self._update(None, ctypes.byref(value))
+        if result < 0:
+            raise OSError(-result, os.strerror(-result))
+
     def delete(self, key: bytes) -> bool:
         """Whether the key was there."""
         return self._delete(key) == 0

@@ -21,6 +21,9 @@ class LoadedMap(Protocol):
     def update(self, key: ctypes._CData, value: ctypes._CData) -> None:
         """Inserts or replaces; OSError where the kernel refuses."""
 
+    def push(self, value: ctypes._CData) -> None:
+        """Puts a value on a stack; OSError where the kernel refuses."""
+
     def delete(self, key: bytes) -> bool:
         """Whether the key was there."""
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ssllatency import abi
-from ssllatency.engines.read.collect import Extremes, Marks, exponential, marks
-from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
-from ssllatency.engines.read.unchanged import Unchanged
+from ssllatency.engines.read.collect import Extremes
+from ssllatency.engines.read.handshake_row import HandshakeRow
+from ssllatency.engines.read.names import LABELS, cause, key_name, label_value
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.arithmetic.handshake_sums import add_alike, add_causes, add_keys
 from ssllatency.model.handshakes import (
@@ -21,14 +19,12 @@ from ssllatency.model.handshakes import (
     WHO,
     Batches,
     Cause,
-    Fact,
     Group,
     KeyUse,
     Label,
     Part,
     Single,
     Tallies,
-    Times,
 )
 from ssllatency.model.process_label import process_label
 from ssllatency.stacks.names import Names
@@ -38,50 +34,7 @@ Pairs = Iterable[tuple[bytes, bytes]]
 Views = Iterable[tuple[bytes, bytes | memoryview]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
-_FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
-_TIMES_BYTES = ctypes.sizeof(abi.Times)  # the parts come first in a row
-_EMPTY = bytes(_TIMES_BYTES)
-_AFTER_PARTS = struct.Struct(
-    f"<{(ctypes.sizeof(abi.HandshakeRow) - abi.HandshakeRow.resumed.offset) // 8}Q"
-)  # and the facts last
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
-
-
-class _Row:
-    """A row as it is kept: its parts with their extremes' words, and the group that was made of it last."""
-
-    def __init__(self, raw_key: bytes, raw_row: memoryview) -> None:
-        self.key = abi.Labels.from_buffer_copy(raw_key)
-        self.parts: dict[Part, tuple[abi.Part, Marks, Times]] = {}
-        for number, part in _PARTS.items():
-            raw_times = bytes(raw_row[number * _TIMES_BYTES : (number + 1) * _TIMES_BYTES])
-            if raw_times == _EMPTY:
-                continue
-            of_part = abi.Times.from_buffer_copy(raw_times)
-            times = Times(of_part.total_ns, None, None, exponential(of_part))
-            if times.count:
-                self.parts[part] = number, marks(of_part), times
-        self.resumed, self.resumption_known, *facts = _AFTER_PARTS.unpack_from(raw_row, abi.HandshakeRow.resumed.offset)
-        self.facts = {fact: facts[number] for number, fact in _FACTS.items() if facts[number]}
-        self._group: Group | None = None
-
-    def group(self, labels: Mapping[Label, str | None], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
-        """The row as a group, with the extremes that there are; the same object as long as the labels and extremes are the
-        same."""
-        before = self._group
-        if (
-            before
-            and before.labels == labels
-            and all((before.parts[part].min_ns, before.parts[part].max_ns) == found for part, found in extremes.items())
-        ):
-            return before
-        parts = {part: times for part, (_, _, times) in self.parts.items()}
-        for part, (least_ns, most_ns) in extremes.items():
-            parts[part] = replace(parts[part], min_ns=least_ns, max_ns=most_ns)
-        other = bool(self.key.known >> abi.Label.OTHER & 1)
-        ending = ENDINGS[abi.Ending(self.key.ending)]
-        self._group = Group(labels, ending, parts, other, self.resumed, self.resumption_known, self.facts)
-        return self._group
 
 
 @dataclass
@@ -97,19 +50,22 @@ class Rows:
     by: Sequence[Label] = ()
     singles_by: Sequence[Label] = ()
     extremes: Extremes = field(default_factory=Extremes)
-    _unchanged: Unchanged[_Row] = field(default_factory=lambda: Unchanged(_Row))
+    _kept: dict[bytes, HandshakeRow] = field(default_factory=dict)
 
     def groups(self, pairs: Views, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
+        self._kept, before = {}, self._kept
         groups = []
-        for raw_key, row in self._unchanged.read(pairs):
+        for raw_key, memory in pairs:
+            row = self._kept[raw_key] = before.get(raw_key) or HandshakeRow(raw_key)
+            row.look(memory)
             extremes = self._extremes(raw_key, row, interval)
             if Part.WALL in row.parts:
                 other = row.key.known >> abi.Label.OTHER & 1
                 groups.append(row.group({} if other else self.labels(row.key, self.by, names), extremes))
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
-    def _extremes(self, raw_key: bytes, row: _Row, interval: int) -> Mapping[Part, tuple[int | None, int | None]]:
+    def _extremes(self, raw_key: bytes, row: HandshakeRow, interval: int) -> Mapping[Part, tuple[int | None, int | None]]:
         """Those of each part; nothing where none are wanted."""
         if not self.extremes.wanted:
             return {}
@@ -119,7 +75,7 @@ class Rows:
 
     def processes(self) -> list[tuple[bytes, int]]:
         """The rows that were read last, by key, with the process of each."""
-        return [(raw_key, row.key.values[abi.Label.PROCESS]) for raw_key, row in self._unchanged.last]
+        return [(raw_key, row.key.values[abi.Label.PROCESS]) for raw_key, row in self._kept.items()]
 
     def of_single(self, key: abi.Labels, names: NamesOf) -> dict[Label, str | None]:
         """The values of all labels but that of the process, and of those that tell who shook hands only what was asked for."""

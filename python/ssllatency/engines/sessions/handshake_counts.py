@@ -7,7 +7,9 @@ import ctypes
 from collections.abc import Callable, Collection, Mapping
 
 from ssllatency import abi
+from ssllatency.engines.bpf import row_table
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.row_table import RowTable
 from ssllatency.engines.bpf.running import InFlight
 from ssllatency.engines.read import handshake_rows as collect
 from ssllatency.engines.read.collect import Extremes
@@ -21,7 +23,7 @@ from ssllatency.engines.sessions.singles import ring_bytes
 from ssllatency.model.handshakes import Batches, Group, Label, PollingThread, Single, Tallies
 
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
-_READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
+_READS = 10  # at most; that a handshake ends while its row is read is one chance in thousands
 # The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
 # values of labels in four rows.
 _TALLIES = {
@@ -36,7 +38,7 @@ def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
     """Before loading: makes the maps as large as the request needs them, and tells the programs so."""
     config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
     config.mask = row_mask(request.by)
-    in_flight, rows = request.in_flight, request.most_rows if request.by else len(ENDINGS)
+    in_flight, rows = request.in_flight, _own_rows(request)
     excess = max(1, in_flight // 4)
     config.most_handshakes = in_flight - excess
     config.most_rows = rows - rows // 8
@@ -44,12 +46,17 @@ def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
     loaded.resize_map("excess_handshakes", excess)
     loaded.resize_map("singles", ring_bytes(request))
     loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
-    loaded.resize_map("rows", len(ENDINGS) + rows)
+    row_table.make_room(loaded, len(ENDINGS) + rows)
     loaded.resize_map("processes", request.most_rows)
     if Label.PROCESS in request.by:
         for name, entries in _TALLIES.items():
             loaded.resize_map(name, entries + _TALLIES_OF_ROW * rows)
     _make_room_for_who(loaded, request, config)
+
+
+def _own_rows(request: HandshakeRequest) -> int:
+    """How many rows there may be beside those of "other"."""
+    return request.most_rows if request.by else len(ENDINGS)
 
 
 def _make_room_for_who(loaded: Loadable, request: HandshakeRequest, config: ctypes.Structure) -> None:
@@ -80,7 +87,7 @@ class Counts:
     ) -> None:
         size = ctypes.sizeof
         self._names, self._comm_of = names, comm_of
-        self._rows = loaded.map("rows", size(abi.Labels), size(abi.HandshakeRow))
+        self._rows = RowTable(loaded, len(ENDINGS) + _own_rows(request))
         self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
         self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
@@ -92,7 +99,8 @@ class Counts:
         self.in_flight = InFlight(loaded)
         self.known_places: dict[int, frozenset[Label]] = {}
         for ending in ENDINGS:
-            self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
+            self._rows.add(abi.Labels(known=1 << abi.Label.OTHER, ending=ending))
+        self._rows.release()
         self.rows = collect.Rows(
             self.known_places,
             self._name_of,
@@ -105,7 +113,7 @@ class Counts:
     def groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
         for _ in range(_READS):
-            groups = self.rows.groups(self._rows.views(), self._names, interval)
+            groups = self.rows.groups(self._rows.read(), self._names, interval)
             if all(group.adds_up for group in groups):
                 break
         return groups

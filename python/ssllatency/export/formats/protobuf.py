@@ -25,7 +25,6 @@ CONTENT_TYPE = "application/vnd.google.protobuf; proto=io.prometheus.client.Metr
 ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
 _TYPES = {MetricKind.COUNTER: 0, MetricKind.GAUGE: 1, MetricKind.HISTOGRAM: 4}
 _VALUE_FIELDS = {MetricKind.COUNTER: 3, MetricKind.GAUGE: 2, MetricKind.HISTOGRAM: 7}
-_BYTES = [bytes((value,)) for value in range(128)]
 _FORMAT = "protobuf"
 _MOST_SERVICES = 2048  # whose begin needn't be encoded again
 _MOST_REMEMBERED = 8192  # series whose labels needn't be encoded again for each scrape
@@ -51,11 +50,10 @@ def _written(kind: MetricKind, point: Point) -> bytes:
 
 def _metric(kind: MetricKind, point: Point) -> bytes:
     value = point.value
-    created = _created(point.since_s)
     if isinstance(value, Distribution):
-        inner = _histogram(value) + _message(15, created)
+        inner = _histogram(value) + _created(15, point.since_s)
     else:
-        inner = _double(1, value) + (_message(3, created) if kind is MetricKind.COUNTER else b"")
+        inner = _double(1, value) + (_created(3, point.since_s) if kind is MetricKind.COUNTER else b"")
     return _labels(point.labels) + _message(_VALUE_FIELDS[kind], inner)
 
 
@@ -120,22 +118,27 @@ def _packed(values: list[int]) -> bytes:
 
 
 @lru_cache(_MOST_SERVICES)
-def _created(since_s: float) -> bytes:
+def _created(field: int, since_s: float) -> bytes:
     seconds, rest_ns = divmod(nanoseconds(since_s), 10**9)
-    return _integer(1, seconds) + _integer(2, rest_ns)
+    return _message(field, _integer(1, seconds) + _integer(2, rest_ns))
 
 
 def _varint(value: int) -> bytes:
-    if value < 128:
-        return _BYTES[value]
-    if value < 16384:
-        return bytes((value & 0x7F | 0x80, value >> 7))
+    return _SMALL[value] if value < _SMALL_ONES else _encoded(value)
+
+
+def _encoded(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+_SMALL_ONES = 1024
+_SMALL = [_encoded(value) for value in range(_SMALL_ONES)]
+_HEADS = [_encoded(field << 3 | 2) for field in range(16)]  # of a message's or text's field
 
 
 def _zigzag(value: int) -> int:
@@ -151,7 +154,7 @@ def _double(field: int, value: float) -> bytes:
 
 
 def _message(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
+    return _HEADS[field] + _varint(len(content)) + content
 
 
 def _text(field: int, text: str) -> bytes:

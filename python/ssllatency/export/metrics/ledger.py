@@ -92,8 +92,11 @@ class ServiceCounts:
 
     def folded(self, alive: Sequence[Counts]) -> Folded:
         """With what its processes have by now."""
+        counted = [counts for counts in (self.kept, *alive) if counts]
+        if len(counted) == 1:
+            return Folded(counted[0], self.since_s, len(alive))
         rows: dict[Row, list[Value]] = {}
-        for counts in (self.kept, *alive):
+        for counts in counted:
             for row, value in counts.items():
                 rows.setdefault(row, []).append(value)
         return Folded(self._sums.of(rows), self.since_s, len(alive))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of handshakes, in the memory that the programs count in. What has changed since it was read last is read again, part by
+part, and nothing else: of a row's 130 KB few are ever filled, and most rows are as they were.
+
+A part is read from its end to its beginning, against the order in which the programs count: where that happens meanwhile, the
+end is another one the next time, and the part is read again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from ssllatency import abi
+from ssllatency.engines.read.collect import Marks
+from ssllatency.engines.read.names import ENDINGS
+from ssllatency.engines.read.zeros import stripped
+from ssllatency.model.handshakes import Fact, Group, Label, Part, Times
+from ssllatency.model.histogram import ExponentialHistogram
+
+_WORD = 8  # bytes of a count
+_BUCKETS_SIZE = abi.Times.underflow.offset  # the buckets come first
+_AFTER_BUCKETS = struct.Struct("<7Q")  # underflow, overflow, total, two greatest, two least
+_PARTS = [
+    (number, part, start, start + _BUCKETS_SIZE, start + _BUCKETS_SIZE + _AFTER_BUCKETS.size)
+    for number, part in sorted((abi.Part[part.value.upper()], part) for part in Part)
+    for start in (number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size),)
+]
+_CHANGES, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.changes.offset
+_FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
+_COUNTS_AT = abi.HandshakeRow.resumed.offset  # and they come last
+_COUNTS = struct.Struct(f"<{(ctypes.sizeof(abi.HandshakeRow) - _COUNTS_AT) // _WORD}Q")
+_NOTHING = bytes(_AFTER_BUCKETS.size)
+
+
+class HandshakeRow:
+    """A row by its key. `parts`: those that occurred, each with its number and its extremes' words; `counts`: how many were
+    resumed, and of so many of which that is known."""
+
+    def __init__(self, raw_key: bytes) -> None:
+        self.key = abi.Labels.from_buffer_copy(raw_key)
+        self.parts: dict[Part, tuple[abi.Part, Marks, Times]] = {}
+        self.counts = 0, 0
+        self.facts: dict[Fact, int] = {}
+        self._memory: bytes | memoryview = b""
+        self._changes = -1
+        self._ends: dict[abi.Part, bytes] = {}  # of the parts that occurred: what is behind their buckets
+        self._filled: dict[
+            abi.Part, tuple[int, tuple[int, ...]]
+        ] = {}  # and of these the first that isn't empty, and what follows
+        self._group: Group | None = None
+
+    def look(self, memory: bytes | memoryview) -> None:
+        """Reads what has changed since the last time, or was changing by then. `memory` is the same object as long as it is the
+        same row's."""
+        (changes,) = _CHANGES.unpack_from(memory, _CHANGES_AT)  # before the rest, which may be ahead of it
+        if memory is not self._memory:
+            self._memory, self._ends, self._filled, self.parts, self._group = memory, {}, {}, {}, None
+        elif changes == self._changes and self._group and self._group.adds_up:
+            return
+        self._changes = changes
+        before = self.counts, self.facts
+        self._read_parts(memory)
+        resumed, known, *facts = _COUNTS.unpack_from(memory, _COUNTS_AT)
+        self.counts = resumed, known
+        self.facts = {fact: facts[number] for number, fact in _FACTS.items() if facts[number]}
+        if before != (self.counts, self.facts):
+            self._group = None
+
+    def _read_parts(self, memory: bytes | memoryview) -> None:
+        ends = self._ends
+        for number, part, start, middle, stop in _PARTS:
+            end = bytes(memory[middle:stop])
+            if end != ends.get(number, _NOTHING):
+                ends[number], self._group = end, None
+                self._read(number, part, memory[start:middle], _AFTER_BUCKETS.unpack(end))
+
+    def _read(self, number: abi.Part, part: Part, buckets: bytes | memoryview, after: tuple[int, ...]) -> None:
+        underflow, overflow, total_ns, *extremes = after
+        start, words = self._filled[number] = _filled(buckets, *self._filled.get(number, (0, ())))
+        times = Times(total_ns, None, None, ExponentialHistogram.from_kernel(words, start, underflow, overflow))
+        if times.count:
+            self.parts[part] = number, Marks((extremes[2], extremes[3]), (extremes[0], extremes[1])), times
+
+    def group(self, labels: Mapping[Label, str | None], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
+        """The row as a group, with the extremes that there are; the same object as long as nothing of it is another."""
+        before = self._group
+        if (
+            before
+            and before.labels == labels
+            and all((before.parts[part].min_ns, before.parts[part].max_ns) == found for part, found in extremes.items())
+        ):
+            return before
+        parts = {part: self.parts[part][2] for part in Part if part in self.parts}
+        for part, (least_ns, most_ns) in extremes.items():
+            parts[part] = replace(parts[part], min_ns=least_ns, max_ns=most_ns)
+        other = bool(self.key.known >> abi.Label.OTHER & 1)
+        self._group = Group(labels, ENDINGS[abi.Ending(self.key.ending)], parts, other, *self.counts, self.facts)
+        return self._group
+
+
+def _filled(buckets: bytes | memoryview, first: int, before: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """The counts from the first bucket that isn't empty up to the last one, after the number of that first one; these are those
+    of the last time. Counts only grow, and in most cases the same ones do."""
+    start, stop = first * _WORD, (first + len(before)) * _WORD
+    if before and bytes(buckets[:start]) == _zeros(start) and bytes(buckets[stop:]) == _zeros(_BUCKETS_SIZE - stop):
+        return first, struct.unpack(f"<{len(before)}Q", buckets[start:stop])
+    start, content = stripped(bytes(buckets))
+    first, stop = start // _WORD, -(-(start + len(content)) // _WORD)
+    return first, struct.unpack(f"<{stop - first}Q", buckets[first * _WORD : stop * _WORD]) if content else ()
+
+
+@cache
+def _zeros(size: int) -> bytes:
+    return bytes(size)
