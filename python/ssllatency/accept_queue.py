@@ -52,7 +52,10 @@ def summed(queues: Iterable[AcceptQueue], most: int | None = None) -> tuple[Acce
     for queue in queues:
         if queue.identity not in known_ones and most is not None and len(known_ones) >= most:
             queue = AcceptQueue(*CLOSED, None, queue.overflows)
-        known = known_ones.get(queue.identity, replace(queue, overflows=0))
+        known = known_ones.get(queue.identity)
+        if known is None:
+            known_ones[queue.identity] = queue
+            continue
         limit = max((one.limit for one in (known, queue) if one.limit is not None), default=None)
         known_ones[queue.identity] = replace(queue, limit=limit, overflows=known.overflows + queue.overflows)
     return tuple(known_ones[identity] for identity in sorted(known_ones))

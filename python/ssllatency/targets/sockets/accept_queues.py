@@ -125,7 +125,8 @@ class AcceptQueues:
     def _queues_in(self, name: str) -> Iterator[AcceptQueue]:
         """Those in a namespace, which they bear where it isn't ours."""
         network = 0 if name == self._home else int(name.removeprefix("net:[").removesuffix("]"))
-        return (replace(queue, network=network) for queue in self._namespaces[name].queues)
+        queues = self._namespaces[name].queues
+        return (replace(queue, network=network) for queue in queues) if network else queues
 
     def _read(self, name: str, pids: Collection[int]) -> bool:
         """Takes the next reading of a namespace, by whichever of its processes is still there; whether the kernel tells."""
@@ -167,4 +168,4 @@ class AcceptQueues:
         return True
 
     def _namespace_of(self, pid: str) -> str:
-        return os.readlink(self._proc / pid / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
+        return os.readlink(f"{self._proc}/{pid}/ns/net")  # noqa: PTH115 - net:[N] is no path
