@@ -4,7 +4,6 @@ what it may, and then serves what the other process tells it."""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
@@ -15,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from ssllatency.engines.resources import keep_one_heap
+from ssllatency.engines.resources import collect_seldom, keep_one_heap
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import NoReading, Reading, Readings
 from ssllatency.export.split.channel import READY, Broken, SpeakersEnd, TracersEnd
@@ -99,7 +98,6 @@ def start(speech: NetworkSettings) -> NetworkProcess:
 def _be_speaker(speech: NetworkSettings, channel: SpeakersEnd, parent: int) -> NoReturn:
     status = 1
     try:
-        gc.collect()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # the other process ends both
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -132,6 +130,7 @@ def _speak(speech: NetworkSettings, channel: SpeakersEnd, parent: int) -> None:
         raise SsllatencyError(
             f"The process that speaks to the network can't give up its privileges: {error.strerror}."
         ) from None
+    collect_seldom()
     channel.say("0")
     for work in (*([serve.serve_forever] if serve else []), *([push] if push else [])):
         threading.Thread(target=work, daemon=True).start()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-from ssllatency.engines.resources import trim_heap
+from ssllatency.engines.resources import collect_seldom, trim_heap
 from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.exposition import Exposition, Own
@@ -36,6 +36,7 @@ def run(
     with suppress(Broken):  # run() says so
         channel.send(READY + b"\n")
     announce()
+    collect_seldom()
     exposition = Exposition(Services(), arguments.max_series, arguments.linger)
     Tracer(session, follower, channel, exposition, resolved.source.gather).run()
 
