@@ -15,6 +15,7 @@ import pytest
 
 from ssllatency.cli.command_line import run
 from ssllatency.export.metrics.collect import PEER_PARTS, PROCESSOR_PARTS, QUEUE_PARTS, ByProcess
+from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.handshakes import SUMS, WITHIN, Cause, Ending, Fact, KeyUse, Label, Part
 from ssllatency.model.recording import Recording, Run
@@ -88,7 +89,7 @@ class Exporter:
             Point("ssllatency.targets", labels(SERVICE), 1, 1.0),
         ]
         if self.taken:
-            for counts in ByProcess().read(self.counted()).values():
+            for counts in ByProcess(KeptResults()).read(self.counted()).values():
                 points += [Point(family, labels({**SERVICE, **dict(of)}), value, 1.0) for (family, of), value in counts.items()]
         return Reading("web1", time.time(), tuple(points))
 

@@ -13,6 +13,7 @@ from tests.measured.recordings import interval_of
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.facts import PLACES, bounded
 from ssllatency.export.metrics.families import BY_NAME, OUTCOME, MetricKind
+from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.points import Distribution
 from ssllatency.model.handshakes import WITHIN, Ending, Fact, Part
 
@@ -24,7 +25,7 @@ FULL = Shake({Part.REST: 1_000}, facts=SEEN)
 
 def counters(shakes: Iterable[Shake]) -> dict[tuple[str, ...], float]:
     """The facts' counters, but that of unwatched phases, by the metric's last words and its labels' values."""
-    [counts] = ByProcess().read(interval_of(0, list(shakes))).values()
+    [counts] = ByProcess(KeptResults()).read(interval_of(0, list(shakes))).values()
     return {
         (family.removeprefix(PREFIX), *(value for _, value in of)): value
         for (family, of), value in counts.items()
@@ -97,7 +98,7 @@ def test_where_no_lookup_is_seen_refusals_are_not_known() -> None:
 
 def test_the_time_for_peers_that_had_left_is_a_part_of_the_peer() -> None:
     left = replace(FULL, times={Part.REST: 9_000, Part.GONE: 4_000})
-    [counts] = ByProcess().read(interval_of(0, [FULL, left])).values()
+    [counts] = ByProcess(KeptResults()).read(interval_of(0, [FULL, left])).values()
     [value] = [value for (family, of), value in counts.items() if family == f"{PREFIX}peer" and ("part", "left") in of]
     assert isinstance(value, Distribution)
     assert (value.total_ns, value.buckets.count) == (4_000, 1)
@@ -108,7 +109,7 @@ def test_every_part_has_a_histogram_of_its_own() -> None:
     assert made.handshakes
     [group] = made.handshakes.groups
     every = replace(made.handshakes, groups=(replace(group, parts=dict.fromkeys(Part, group.parts[Part.REST])),))
-    [counts] = ByProcess().read(replace(made, handshakes=every)).values()
+    [counts] = ByProcess(KeptResults()).read(replace(made, handshakes=every)).values()
     twice = 1  # the queue of an offload is told with the other parts of its wait, too
     assert sum(isinstance(value, Distribution) for value in counts.values()) == len(Part) + twice
 

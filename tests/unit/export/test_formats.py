@@ -20,6 +20,7 @@ from tests.measured.recordings import interval_of
 from ssllatency.export.formats import otlp, protobuf, text
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.families import FAMILIES, MetricKind
+from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.points import Distribution, Frames, Point, Reading, Readings, labels
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
@@ -190,7 +191,7 @@ def test_what_is_known_of_the_peer_of_freed_handshakes_is_told_apart() -> None:
         *[replace(freed, peer_left=True, undelivered=True)] * 2,
         replace(freed, peer_left=False, undelivered=False),
     ]
-    [counts] = ByProcess().read(interval_of(0, shakes)).values()
+    [counts] = ByProcess(KeptResults()).read(interval_of(0, shakes)).values()
     why = {"outcome": "abandoned", "error.type": "freed"}
     assert {row: value for (family, row), value in counts.items() if family == "ssllatency.handshake.errors"} == {
         labels(why): 1,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
+from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.ledger import Folded, Ledger, Row, Value
 from ssllatency.export.metrics.points import Labels, Point, labels
 
@@ -61,7 +62,7 @@ def total(folded: Folded) -> int:
 
 
 def ledger_of(world: World, linger_s: float = 300.0) -> Ledger:
-    return Ledger(world, world.now, linger_s, lambda: world.now)
+    return Ledger(world, KeptResults(), world.now, linger_s, lambda: world.now)
 
 
 def test_a_process_that_ends_stays_in_its_service() -> None:

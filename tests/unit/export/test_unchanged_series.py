@@ -10,6 +10,7 @@ from dataclasses import replace
 from ssllatency.export.formats import protobuf
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.exposition import Exposition, Own
+from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.points import Distribution, Frames, Labels, Reading, Readings, labels
 from ssllatency.export.serve.negotiation import open_metrics, plain
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
@@ -127,18 +128,22 @@ def test_nothing_is_handed_out_that_has_changed() -> None:
 
 
 def test_what_is_kept_of_processes_is_what_it_would_be_without() -> None:
-    world, kept = World(2), ByProcess()
+    world, results = World(2), KeptResults()
+    kept = ByProcess(results)
     for _ in range(100):
         world.forget(world.step())
         snapshot = world.snapshot()
-        assert kept.read(snapshot) == ByProcess().read(snapshot)
+        assert kept.read(snapshot) == ByProcess(KeptResults()).read(snapshot)
+        results.end_reading()
 
 
 def test_a_process_in_which_nothing_was_counted_has_the_same_counts_again() -> None:
-    world, kept = World(3), ByProcess()
+    world, results = World(3), KeptResults()
+    kept = ByProcess(results)
     for _ in range(5):
         world.step()
     first = kept.read(world.snapshot())
+    results.end_reading()
     again = kept.read(world.snapshot())
     assert first
     assert all(again[pid] is counts for pid, counts in first.items())

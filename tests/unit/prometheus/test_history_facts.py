@@ -13,6 +13,7 @@ from tests.measured.recordings import interval_of
 from ssllatency.export.metrics.collect import PROCESSOR_PARTS, ByProcess
 from ssllatency.export.metrics.facts import PLACES
 from ssllatency.export.metrics.families import BY_NAME
+from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.ledger import Row, Value
 from ssllatency.export.metrics.points import Distribution
 from ssllatency.model.arithmetic.handshake_sums import total
@@ -81,7 +82,7 @@ def histogram(value: Distribution) -> dict[str, Any]:
 
 
 def counted(shakes: Iterable[Shake]) -> Mapping[Row, Value]:
-    [counts] = ByProcess().read(interval_of(0, list(shakes))).values()
+    [counts] = ByProcess(KeptResults()).read(interval_of(0, list(shakes))).values()
     return counts
 
 

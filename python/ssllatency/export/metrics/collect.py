@@ -10,11 +10,11 @@ from itertools import chain
 
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.facts import facts_of
+from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Group, Handshakes, Label, Offload, Part, Tallies
-from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
@@ -48,9 +48,8 @@ class ByProcess:
     the very same one, of tallies as long as they are equal, and a process's counts as long as all of its parts are: then they
     are the same objects again."""
 
-    def __init__(self) -> None:
-        self._of_rows: KeyedCache[int, Counted, tuple[Found, ...]] = KeyedCache(lambda rows: tuple(_of_row(rows[0])))
-        self._of_processes: KeyedCache[int, tuple[Found, ...], Counts] = KeyedCache(_summed)
+    def __init__(self, kept: KeptResults) -> None:
+        self._kept = kept
         self._tallies: Mapping[int, Tallies] = {}
 
     def read(self, snapshot: Snapshot) -> dict[int, Counts]:
@@ -65,11 +64,14 @@ class ByProcess:
             *((_pid(group), group) for group in (handshakes.groups if handshakes else ())),
             *self._tallies.items(),
         ]
-        found = self._of_rows.of({id(row): [row] for _, row in rows})
         by_pid: dict[int, list[tuple[Found, ...]]] = {}
         for pid, row in rows:
-            by_pid.setdefault(pid, []).append(found[id(row)])
-        return self._of_processes.of(by_pid)
+            by_pid.setdefault(pid, []).append(self._kept.of(Stage.ROW, id(row), (row,), _of_rows))
+        return {pid: self._kept.of(Stage.PROCESS, pid, found, _summed) for pid, found in by_pid.items()}
+
+
+def _of_rows(rows: Sequence[Counted]) -> tuple[Found, ...]:
+    return tuple(_of_row(rows[0]))
 
 
 def _summed(parts: Sequence[tuple[Found, ...]]) -> Counts:

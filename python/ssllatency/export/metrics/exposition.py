@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain
 
 from ssllatency import __version__
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
 from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
 from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
-from ssllatency.export.metrics.ledger import Folded, Ledger, ServiceLookup, Value
-from ssllatency.export.metrics.points import Labels, Point, Reading, labels
+from ssllatency.export.metrics.kept import KeptResults, Stage
+from ssllatency.export.metrics.ledger import Folded, Ledger, Row, ServiceLookup, Value
+from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, labels
 from ssllatency.model.cost import TracingCost
-from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.snapshot import Snapshot
 
+_TARGETS: Row = ("ssllatency.targets", ())
 _ORDER = {family.name: number for number, family in enumerate(FAMILIES)}
 
 
@@ -36,10 +35,10 @@ class Exposition:
     def __init__(self, processes: ServiceLookup, most: int, linger_s: float, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._began_s = clock()
-        self._ledger = Ledger(processes, self._began_s, linger_s, clock)
+        self._kept = KeptResults()
+        self._ledger = Ledger(processes, self._kept, self._began_s, linger_s, clock)
         self._cap = Cap(most, self._began_s)
-        self._by_process = ByProcess()
-        self._of_services: KeyedCache[Labels, Folded | Labels, tuple[Point, ...]] = KeyedCache(_of_service)
+        self._by_process = ByProcess(self._kept)
         self._highest: dict[tuple[str, Labels], float] = {}
         self._cost: TracingCost | None = None
 
@@ -56,11 +55,26 @@ class Exposition:
         points = [Point(family, values, value, self._began_s) for family, values, value in self._of_host(snapshot)]
         for (family, values), value in untold.items():
             points.append(Point(family, labels(dict((*IN_OVERFLOW, *values))), value, self._began_s))
-        points += chain.from_iterable(self._of_services.of({service: (of, service) for service, of in folded.items()}).values())
+        for service, of in folded.items():
+            points += self._points_of(service, of).values()
+        self._kept.end_reading()
         placed, ended = self._cap.place(points)
         placed += [Point(family, values, value, self._began_s) for family, values, value in self._of_itself(snapshot, own)]
         placed.sort(key=lambda point: _ORDER[point.family])
         return Reading(snapshot.host, self._clock(), tuple(placed), tuple(ended))
+
+    def _points_of(self, service: Labels, folded: Folded) -> dict[Row, Point]:
+        """The points of a service: those of the last reading, where they are the same."""
+        before: dict[Row, Point] = self._kept.last(Stage.POINTS, service) or {}
+
+        def make(parts: Sequence[Folded]) -> dict[Row, Point]:
+            (of,) = parts
+            points = {_TARGETS: _point_of(service, _TARGETS, of.processes, of.since_s, before)}
+            for row, value in of.counts.items():
+                points[row] = _point_of(service, row, value, of.since_s, before)
+            return points
+
+        return self._kept.of(Stage.POINTS, service, (folded,), make)
 
     def _of_host(self, snapshot: Snapshot) -> Iterator[tuple[str, Labels, Value]]:
         """Counters never fall: some are estimates, which may be corrected downwards."""
@@ -94,16 +108,10 @@ class Exposition:
         return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)
 
 
-@lru_cache(maxsize=16384)
-def _joined(service: Labels, values: Labels) -> Labels:
-    """A service's labels, and others that may replace some of them."""
-    return labels(dict((*service, *values)))
-
-
-def _of_service(parts: Sequence[Folded | Labels]) -> tuple[Point, ...]:
-    """The points of a service: what is folded, and its labels."""
-    of, service = parts
-    assert isinstance(of, Folded)
-    assert isinstance(service, tuple)
-    counted = (Point(family, _joined(service, values), value, of.since_s) for (family, values), value in of.counts.items())
-    return (Point("ssllatency.targets", service, of.processes, of.since_s), *counted)
+def _point_of(service: Labels, row: Row, value: Value, since_s: float, before: Mapping[Row, Point]) -> Point:
+    last = before.get(row)
+    if last is None or last.since_s != since_s:
+        family, values = row
+        return Point(family, labels(dict((*service, *values))), value, since_s)
+    is_same = last.value is value or (not isinstance(value, Distribution) and last.value == value)
+    return last if is_same else last.with_value(value)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.points import Distribution, Labels
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.keyed import KeyedCache
 
 Value = Distribution | float
 Row = tuple[str, Labels]  # a family, and the labels beside those of the service
@@ -81,7 +81,6 @@ class ServiceCounts:
     since_s: float
     alive_s: float
     kept: Counts = field(default_factory=dict)
-    _sums: KeyedCache[Row, Value, Value] = field(default_factory=lambda: KeyedCache(added))
 
     def keep(self, counts: Counts) -> None:
         """Adds what a process had when it ended."""
@@ -99,7 +98,7 @@ class ServiceCounts:
         for counts in counted:
             for row, value in counts.items():
                 rows.setdefault(row, []).append(value)
-        return Folded(self._sums.of(rows), self.since_s, len(alive))
+        return Folded({row: added(values) for row, values in rows.items()}, self.since_s, len(alive))
 
 
 def _folded(parts: Sequence[ServiceCounts | Counts]) -> Folded:
@@ -113,7 +112,12 @@ class Ledger:
     """Folds. A service that has had no process for `linger_s` is forgotten."""
 
     def __init__(
-        self, processes: ServiceLookup, began_s: float, linger_s: float, clock: Callable[[], float] = time.time
+        self,
+        processes: ServiceLookup,
+        kept: KeptResults,
+        began_s: float,
+        linger_s: float,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._processes, self._clock = processes, clock
         self._linger_s, self._read_s = linger_s, began_s
@@ -121,7 +125,7 @@ class Ledger:
         self._last: dict[int, Counts] = {}
         self._earlier: dict[int, Counts] = {}  # what an earlier process of that PID had counted in the same rows
         self._services: dict[Labels, ServiceCounts] = {}
-        self._folded: KeyedCache[Labels, ServiceCounts | Counts, Folded] = KeyedCache(_folded)
+        self._kept = kept
 
     def gone(self) -> set[int]:
         """Those of the known processes that have ended: to be called before the counts are read, which then have all of theirs.
@@ -165,9 +169,10 @@ class Ledger:
             parts.setdefault(known.labels, []).append(own)
         self._end_services(parts, now)
         self._read_s = now
-        return self._folded.of(
-            {labels: (service, service.kept, *parts.get(labels, ())) for labels, service in self._services.items()}
-        )
+        return {
+            labels: self._kept.of(Stage.SERVICE, labels, (service, service.kept, *parts.get(labels, ())), _folded)
+            for labels, service in self._services.items()
+        }
 
     def _remember(self, pid: int, names: Mapping[int, str]) -> Known:
         if pid not in self._known:
