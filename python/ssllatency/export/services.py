@@ -5,48 +5,32 @@ when the process changes its name, so that no count moves from one series to ano
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ssllatency.engines.clock import process_clock_ns
+from ssllatency.export.identities import Identities
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
-from ssllatency.targets.containers.images import image_of
-from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
 _QUERY = '"\\`'
 _LONGEST = 250  # characters of a label's value
-_MOST_REMEMBERED = 4096  # containers
-_NAMES_LAST_S = 60.0  # before a container whose name wasn't found is looked for again
 
 
 class Services:
-    """Remembers the services of processes, until they are forgotten."""
+    """Finds the services of processes."""
 
     def __init__(self, proc: Path = PROC, root: Path = Path("/")) -> None:
-        self._proc, self._root = proc, root
-        self._names: dict[str, tuple[str, float]] = {}
-        self._images: dict[str, str] = {}
-        self._seen: dict[int, tuple[int, int]] = {}  # by PID, the process's clock by then, and when it started
+        self._proc = proc
+        self._identities = Identities(proc, root)
 
     def started(self, pid: int) -> int | None:
         """When the process started, in clock ticks since boot; None where it isn't there."""
-        clock_ns = process_clock_ns(pid) if self._proc is PROC else None
-        seen = self._seen.get(pid)
-        if seen and clock_ns == seen[0]:
-            return seen[1]  # it hasn't run since: most processes rest, and reading their files takes long
-        process = process_of(pid, self._proc)
-        if process and clock_ns is not None:
-            self._seen[pid] = clock_ns, process.start_time
-        else:
-            self._seen.pop(pid, None)
-        return process.start_time if process else None
+        return self._identities.started(pid)
 
     def labels_of(self, pid: int, name: str) -> Labels:
         """The labels of the process's service; `name` is its own where it isn't there any more."""
@@ -69,33 +53,16 @@ class Services:
         return {name: container.owner + value for name, value in found.items() if value}
 
     def _of_container(self, container: Container) -> dict[str, str]:
-        name = container.name or self._name_of(container.id)
+        name = container.name or self._identities.name_of(container.id)
         found = {
             names.CONTAINER_ID: container.id,
             names.POD_UID: container.pod,
-            names.IMAGE: self._image_of(container.id),
+            names.IMAGE: self._identities.image_of(container.id),
         }
         if match := _KUBERNETES.fullmatch(name):
             in_pod = {names.NAMESPACE: match["namespace"], names.POD: match["pod"], names.POD_CONTAINER: match["container"]}
             return {**found, **in_pod, names.SERVICE: match["container"]}
         return {**found, names.CONTAINER_NAME: name, names.SERVICE: name or container.shown}
-
-    def _name_of(self, container_id: str) -> str:
-        name, asked_s = self._names.get(container_id, ("", float("-inf")))
-        if not name and time.monotonic() - asked_s > _NAMES_LAST_S:
-            name = container_names([container_id], self._root).get(container_id, "")
-            if len(self._names) > _MOST_REMEMBERED:
-                self._names.clear()
-            self._names[container_id] = name, time.monotonic()
-        return name
-
-    def _image_of(self, container_id: str) -> str:
-        """It is looked for once, as all processes of a container have the same labels."""
-        if container_id not in self._images:
-            if len(self._images) > _MOST_REMEMBERED:
-                self._images.clear()
-            self._images[container_id] = image_of(container_id, self._root)
-        return self._images[container_id]
 
     def _cgroup(self, pid: int) -> str:
         try:

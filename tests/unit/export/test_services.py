@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from ssllatency.export import services as services_module
 from ssllatency.export.services import Services
 
 ID = "0123456789abcdef" * 4
@@ -97,37 +94,6 @@ def test_names_are_harmless_and_bounded(services: Services) -> None:
     found = dict(services.labels_in("a\x1b[2J\n" + "y" * 1000, ""))
     assert found["comm"].startswith("a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}yyy")
     assert len(found["comm"]) == 250
-
-
-def test_of_a_process_that_rests_no_file_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    clocks = {7: 1000}
-
-    def process_of(pid: int, _proc: Path) -> SimpleNamespace | None:
-        read.append(pid)
-        return SimpleNamespace(start_time=50 + clocks[pid]) if pid in clocks else None
-
-    monkeypatch.setattr(services_module, "process_clock_ns", clocks.get)
-    monkeypatch.setattr(services_module, "process_of", process_of)
-    found = Services()
-    assert [found.started(7), found.started(7)] == [1050, 1050]
-    assert read == [7]
-    clocks[7] = 2000  # it has run, or the PID is another's
-    assert found.started(7) == 2050
-    assert read == [7, 7]
-    del clocks[7]
-    assert [found.started(7), found.started(7)] == [None, None]
-
-
-def test_when_a_real_process_started_and_that_it_has_ended() -> None:
-    found = Services()
-    with subprocess.Popen(["sleep", "60"]) as process:
-        first = found.started(process.pid)
-        assert first
-        assert found.started(process.pid) == first
-        process.kill()
-        process.wait()
-        assert found.started(process.pid) is None
 
 
 def test_no_name_ends_the_text_that_a_query_puts_it_into(services: Services) -> None:

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of processes and containers: no longer than it is true, and of no more than so many."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ssllatency.export import identities
+from ssllatency.export.identities import Bounded, Identities
+
+ID, OTHER = "0123456789abcdef" * 4, "a" * 64
+
+
+def test_the_values_used_longest_ago_make_room() -> None:
+    kept: Bounded[str, int] = Bounded(2)
+    kept.put("a", 1)
+    kept.put("b", 2)
+    assert kept.get("a") == 1
+    kept.put("c", 3)
+    assert [kept.get(key) for key in "abc"] == [1, None, 3]
+    kept.put("a", 4)
+    kept.drop("c")
+    kept.drop("c")
+    assert (len(kept), kept.get("a"), kept.get("c")) == (1, 4, None)
+
+
+def docker(root: Path, container_id: str, name: str, image: str) -> None:
+    folder = root / "var/lib/docker/containers" / container_id
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.v2.json").write_text(json.dumps({"Name": f"/{name}", "Config": {"Image": image}}))
+
+
+def test_a_container_keeps_its_name_and_image(tmp_path: Path) -> None:
+    docker(tmp_path, ID, "shop", "shop/web:2.7")
+    found = Identities(root=tmp_path)
+    assert (found.name_of(ID), found.image_of(ID)) == ("shop", "shop/web:2.7")
+    docker(tmp_path, ID, "other", "other:1")
+    assert (found.name_of(ID), found.image_of(ID)) == ("shop", "shop/web:2.7")
+    assert (found.name_of(OTHER), found.image_of(OTHER)) == ("", "")
+
+
+def test_a_name_that_was_not_found_is_looked_for_again_after_a_minute(tmp_path: Path) -> None:
+    now = [1000.0]
+    found = Identities(root=tmp_path, clock_s=lambda: now[0])
+    assert found.name_of(ID) == ""
+    docker(tmp_path, ID, "shop", "shop/web:2.7")
+    now[0] += 59
+    assert found.name_of(ID) == ""
+    now[0] += 2
+    assert found.name_of(ID) == "shop"
+
+
+def test_of_too_many_containers_the_ones_used_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities, "_MOST_CONTAINERS", 2)
+    asked: list[str] = []
+
+    def image_of(container_id: str, _root: Path) -> str:
+        asked.append(container_id)
+        return "image"
+
+    monkeypatch.setattr(identities, "image_of", image_of)
+    found = Identities(root=tmp_path)
+    for container_id in "abacab":
+        assert found.image_of(container_id) == "image"
+    assert asked == ["a", "b", "c", "b"]
+
+
+def test_of_a_process_that_rests_no_file_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    clocks = {7: 1000}
+
+    def process_of(pid: int, _proc: Path) -> SimpleNamespace | None:
+        read.append(pid)
+        return SimpleNamespace(start_time=50 + clocks[pid]) if pid in clocks else None
+
+    monkeypatch.setattr(identities, "process_clock_ns", clocks.get)
+    monkeypatch.setattr(identities, "process_of", process_of)
+    found = Identities()
+    assert [found.started(7), found.started(7)] == [1050, 1050]
+    assert read == [7]
+    clocks[7] = 2000  # it has run, or the PID is another's
+    assert found.started(7) == 2050
+    assert read == [7, 7]
+    del clocks[7]
+    assert [found.started(7), found.started(7)] == [None, None]
+
+
+def test_when_a_real_process_started_and_that_it_has_ended() -> None:
+    found = Identities()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        first = found.started(process.pid)
+        assert first
+        assert found.started(process.pid) == first
+        process.kill()
+        process.wait()
+        assert found.started(process.pid) is None
