@@ -34,6 +34,7 @@ Pairs = Iterable[tuple[bytes, bytes]]
 Views = Iterable[tuple[bytes, bytes | memoryview]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
+_NUMBERS = {label: number for number, label in LABELS.items()}
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
 
@@ -88,7 +89,7 @@ class Rows:
         return {label: self._label(key, label, names) for label in by}
 
     def _label(self, key: abi.Labels, label: Label, names: NamesOf) -> str | None:
-        number = abi.Label[label.name]
+        number = _NUMBERS[label]
         value = key.values[number]
         if label is Label.PROCESS:
             return process_label(self.name_of(value), value)
@@ -140,13 +141,14 @@ def _keys(pairs: Pairs, names: NamesOf) -> dict[int, list[KeyUse]]:
     return uses
 
 
-def _mix(pairs: Pairs, names: NamesOf) -> dict[int, dict[Label, Counter[str]]]:
-    mixes: dict[int, dict[Label, Counter[str]]] = {}
+def _mix(pairs: Pairs, names: NamesOf) -> dict[int, dict[Label, dict[str, int]]]:
+    mixes: dict[int, dict[Label, dict[str, int]]] = {}
     for raw_key, raw_count in pairs:
         key = abi.MixKey.from_buffer_copy(raw_key)
         label = abi.Label(key.label)
-        counts = mixes.setdefault(key.tgid, {}).setdefault(LABELS[label], Counter())
-        counts[label_value(label, key.value, names(key.library))] += int.from_bytes(raw_count, "little")
+        counts = mixes.setdefault(key.tgid, {}).setdefault(LABELS[label], {})
+        value = label_value(label, key.value, names(key.library))
+        counts[value] = counts.get(value, 0) + int.from_bytes(raw_count, "little")
     return mixes
 
 

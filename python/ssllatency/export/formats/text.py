@@ -17,6 +17,8 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 # The bounds are these powers of 2 seconds: 61 us to 64 s, the last that is counted.
 POWERS = (-14, -12, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0, 2, 4, 6)
+_BOUNDS = [f'{2.0**power!r}"}} ' for power in POWERS]  # as the end of a label, and of all labels
+_ENDS = [power << SCALE for power in POWERS]  # the buckets that follow them
 _MOST_REMEMBERED = 8192  # series whose labels needn't be written again for each scrape
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -63,18 +65,25 @@ def _point(family: Family, point: Point, *, open_metrics: bool) -> Iterator[str]
 
 
 def _histogram(name: str, written: str, value: Distribution) -> Iterator[str]:
-    comma = "," if written else ""
-    for power, count in zip(POWERS, cumulated(value.buckets), strict=True):
-        yield f'{name}_bucket{{{written}{comma}le="{2.0**power!r}"}} {count}'
-    yield f'{name}_bucket{{{written}{comma}le="+Inf"}} {value.buckets.count}'
+    begin = f'{name}_bucket{{{written}{"," if written else ""}le="'
+    for bound, count in zip(_BOUNDS, cumulated(value.buckets), strict=True):
+        yield f"{begin}{bound}{count}"
+    yield f'{begin}+Inf"}} {value.buckets.count}'
     yield f"{name}_count{_in_braces(written)} {value.buckets.count}"
     yield f"{name}_sum{_in_braces(written)} {_number(value.total_ns / 1e9)}"
 
 
 def cumulated(buckets: ExponentialHistogram) -> list[int]:
     """How many durations aren't longer than each of the bounds."""
-    counts, first = buckets.counts, buckets.offset
-    return [buckets.underflow + sum(counts[: max(0, (power << SCALE) - first)]) for power in POWERS]
+    counts, first, most = buckets.counts, buckets.offset, len(buckets.counts)
+    so_far, seen, found = buckets.underflow, 0, []
+    for end in _ENDS:
+        stop = min(max(0, end - first), most)
+        if stop > seen:
+            so_far += sum(counts[seen:stop])
+            seen = stop
+        found.append(so_far)
+    return found
 
 
 @lru_cache(_MOST_REMEMBERED)
