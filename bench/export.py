@@ -221,8 +221,10 @@ The aim is 50 ms with 2,000 series at rest.
 
 ## How
 
-- A row of the kernel's maps is read again only where a byte of it has changed, and so is all that is made of it: the counts of
-  its process, the sums of its service, the line between the two processes, the text or protobuf of the series.
+- Rows of handshakes are read in place, in memory that the programs share: of those that were counted in since, the parts that
+  were. Other rows of the kernel's maps are copied, and read again where a byte of them has changed.
+- All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
+  points, and what goes between the two processes and is written of them.
 - Of a process that hasn't run since it was last looked at nothing is looked at.
 - While nobody works, windows of `--budget` are at least ten seconds apart, instead of two.
 """

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that are read in place while the programs count in them: whenever that is, in the end all that was counted is read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from ssllatency import abi
+from ssllatency.engines.bpf.words import memory_of
+from ssllatency.engines.read.handshake_row import HandshakeRow
+from ssllatency.model.handshakes import Group, Part, Times
+from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram, counted_bucket
+
+KEY = bytes(abi.Labels())
+PARTS = [Part.WALL, Part.CALLS, Part.REST, Part.PRIVATE_KEY, Part.ON_CPU]
+
+
+class Kernel:
+    """A row, and what was counted in it."""
+
+    def __init__(self) -> None:
+        self.row = abi.HandshakeRow()
+        self.memory = memory_of(self.row)
+        self.counted: dict[Part, list[int]] = {}
+
+    def count(self, durations_ns: dict[Part, int]) -> Iterator[None]:
+        """Counts a handshake, as add_times() of bpf/handshakes/tables.bpf.h does; stops after each word."""
+        for part, duration_ns in durations_ns.items():
+            times = self.row.parts[abi.Part[part.value.upper()]]
+            times.maximum[0] = max(times.maximum[0], duration_ns)
+            yield
+            bucket = counted_bucket(duration_ns) - FIRST_BUCKET
+            if bucket < 0:
+                times.underflow += 1
+            elif bucket >= abi.Geometry.BUCKETS:
+                times.overflow += 1
+            else:
+                times.exponential[bucket] += 1
+            yield
+            times.total_ns += duration_ns
+            self.counted.setdefault(part, []).append(duration_ns)
+            yield
+        self.row.facts[abi.Fact.SOCKET] += 1
+        yield
+        self.row.changes += 1
+
+    def expected(self) -> dict[Part, Times]:
+        return {
+            part: Times(sum(values), None, None, ExponentialHistogram.from_values(values))
+            for part, values in self.counted.items()
+        }
+
+
+def handshake(chance: random.Random) -> dict[Part, int]:
+    ns = [0, 0, 70_000, chance.randrange(10 ** chance.randrange(3, 10)), 10**11]
+    private, rest = chance.choice(ns), chance.choice(ns)
+    times = {Part.WALL: private + rest, Part.CALLS: private + rest, Part.REST: rest}
+    return {**times, **({Part.PRIVATE_KEY: private} if private else {}), **({Part.ON_CPU: 5} if chance.random() < 0.3 else {})}
+
+
+def group_of(row: HandshakeRow) -> Group:
+    return row.group({}, {})
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_that_was_counted_is_read_whenever_that_is(seed: int) -> None:
+    chance, kernel, row = random.Random(seed), Kernel(), HandshakeRow(KEY)
+    for _ in range(60):
+        for _ in kernel.count(handshake(chance)):
+            if chance.random() < 0.2:
+                row.look(kernel.memory)
+                if Part.WALL in row.parts:
+                    group_of(row)
+        if chance.random() < 0.5:
+            row.look(kernel.memory)
+            assert dict(group_of(row).parts) == kernel.expected()
+            assert group_of(row).adds_up
+            assert row.facts == dict.fromkeys(row.facts, len(kernel.counted[Part.WALL]))
+
+
+def test_a_row_in_which_nothing_was_counted_is_the_same_group_again() -> None:
+    kernel, row = Kernel(), HandshakeRow(KEY)
+    for _ in kernel.count({Part.WALL: 9, Part.CALLS: 9, Part.REST: 9}):
+        pass
+    row.look(kernel.memory)
+    before = group_of(row)
+    row.look(kernel.memory)
+    assert group_of(row) is before
+    kernel.row.parts[abi.Part.WALL].total_ns += 1  # not looked at, as no handshake is known to have been added
+    row.look(kernel.memory)
+    assert group_of(row) is before
+
+
+def test_parts_that_nothing_was_added_to_are_not_read_again() -> None:
+    kernel, row = Kernel(), HandshakeRow(KEY)
+    for times in (
+        {Part.WALL: 9, Part.CALLS: 9, Part.REST: 4, Part.PRIVATE_KEY: 5},
+        {Part.WALL: 7, Part.CALLS: 7, Part.REST: 7},
+    ):
+        for _ in kernel.count(times):
+            pass
+        before = dict(row.parts)
+        row.look(kernel.memory)
+    assert row.parts[Part.PRIVATE_KEY] is before[Part.PRIVATE_KEY]
+    assert row.parts[Part.WALL] is not before[Part.WALL]
+
+
+def test_memory_of_another_row_is_read_anew() -> None:
+    first, second, row = Kernel(), Kernel(), HandshakeRow(KEY)
+    for kernel, times in (
+        (first, {Part.WALL: 9, Part.CALLS: 9, Part.REST: 4, Part.PRIVATE_KEY: 5}),
+        (second, dict.fromkeys(PARTS[:3], 8)),
+    ):
+        for _ in kernel.count(times):
+            pass
+    for kernel in (first, second, first):
+        row.look(kernel.memory)
+        assert dict(group_of(row).parts) == kernel.expected()
