@@ -87,6 +87,35 @@ def test_tallies_of_processes_that_have_ended_make_room() -> None:
         assert versions(session.read().handshakes) == {8: 512, 0: 1024}
 
 
+class FirstRow(ctypes.Structure):
+    """The first of the rows that the programs share with us."""
+
+    _fields_ = (("row", abi.HandshakeRow),)
+
+
+def test_a_row_of_a_process_that_has_ended_is_emptied_for_others() -> None:
+    with session_by(Label.PROCESS) as session:
+        loaded = session.attachment.object
+        rows, first = loaded.map("rows", ctypes.sizeof(abi.Labels), 4), loaded.live_section("row_counts", FirstRow)
+        for pid, number in ((7, 5), (8, 3)):
+            key = abi.Labels(known=1 << abi.Label.PROCESS)
+            key.values[abi.Label.PROCESS] = pid
+            rows.update(key, ctypes.c_uint32(0))
+            for part in (abi.Part.WALL, abi.Part.CALLS, abi.Part.REST):
+                first.row.parts[part].exponential[100] = number
+                first.row.parts[part].total_ns = number * 10
+            first.row.changes = 1
+            for _ in range(2):
+                handshakes = session.read().handshakes
+                assert handshakes is not None
+                assert [(group.count, group.adds_up) for group in handshakes.groups] == [(number, True)]
+            session.forget({pid})
+            assert bytes(first) == bytes(ctypes.sizeof(first))
+            handshakes = session.read().handshakes
+            assert handshakes is not None
+            assert handshakes.groups == ()
+
+
 def test_without_processes_tallies_are_of_all(session: HandshakeSession) -> None:
     mix = session.attachment.object.map("mix", ctypes.sizeof(abi.MixKey), 8)
     mix.update(abi.MixKey(label=abi.Label.VERSION, value=0x304), ctypes.c_uint64(3))
