@@ -96,6 +96,8 @@ class Counts:
         self._processes = loaded.map("processes", 4, size(abi.Process))
         self._comms: dict[int, str] = {}
         self._dropped = 0
+        self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
+        self._tallies: dict[int, Tallies] = {}
         self.in_flight = InFlight(loaded)
         self.known_places: dict[int, frozenset[Label]] = {}
         for ending in ENDINGS:
@@ -119,8 +121,11 @@ class Counts:
         return groups
 
     def tallies(self) -> dict[int, Tallies]:
-        """The counts beside the rows, by process."""
-        return collect.tallies(self._causes.items(), self._keys.items(), self._mix.items(), self._names)
+        """The counts beside the rows, by process; the same objects as long as nothing was counted."""
+        causes, keys, mix = list(self._causes.items()), list(self._keys.items()), list(self._mix.items())
+        if (causes, keys, mix) != self._read:
+            self._read, self._tallies = (causes, keys, mix), collect.tallies(causes, keys, mix, self._names)
+        return self._tallies
 
     def single(self, raw: abi.Single, wall_ns: int) -> Single:
         """A handshake that was handed over; `wall_ns` as wall_clock_ns() tells it."""
