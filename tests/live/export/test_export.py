@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
@@ -198,13 +198,15 @@ def test_either_ends_with_the_other(whom: str, certificates: Path) -> None:
 def test_what_costs_too_much_is_observed_in_windows_and_handshakes_are_counted_on(certificates: Path) -> None:
     """A server at full speed, at the budget that holds unless another is asked for."""
     with Nginx(certificates) as server:
-        load = ["wrk", "-t1", "-c8", "-d14", f"https://127.0.0.1:{server.port['rsa']}/"]
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+        load = ["wrk", "-t1", "-c8", "-d60", f"https://127.0.0.1:{server.port['rsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk, ExitStack() as at_work:
+            at_work.callback(wrk.terminate)
             time.sleep(1)  # its own handshakes are over
             with Export(server.master_pid) as export:
                 Client(server.port["ecdsa"], TLS_1_3).connect_times(EACH)
                 observed = 'ssllatency_observed_ratio{function="SSL_write"}'
                 wait_for(lambda: 0 < values(export).get(observed, 1.0) < 1, 20)
+                assert wrk.poll() is None
                 found = values(export)
                 assert found['ssllatency_observed_ratio{function="SSL_do_handshake"}'] == 1
                 shakes = [
@@ -214,7 +216,6 @@ def test_what_costs_too_much_is_observed_in_windows_and_handshakes_are_counted_o
                 assert not [
                     name for name in found if name.startswith("ssllatency_losses_total") and "late" not in name and found[name]
                 ]
-            wrk.wait(60)
 
 
 def total(export: Export, name: str, **labels: str) -> float | None:
