@@ -75,6 +75,37 @@ def _singles_by(request: HandshakeRequest) -> tuple[Label, ...]:
     return request.singles.by if request.singles else ()
 
 
+class TallyTables:
+    """The counts beside the rows: why handshakes failed, which keys they used, and what they negotiated."""
+
+    def __init__(self, loaded: Loadable) -> None:
+        size = ctypes.sizeof
+        self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
+        self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
+        self._mix = loaded.map("mix", size(abi.MixKey), 8)
+        self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
+        self._tallies: dict[int, Tallies] = {}
+
+    def read(self, names: collect.NamesOf) -> dict[int, Tallies]:
+        """The counts by process; the same objects as long as nothing was counted."""
+        causes, keys, mix = list(self._causes.items()), list(self._keys.items()), list(self._mix.items())
+        if (causes, keys, mix) != self._read:
+            self._read, self._tallies = (causes, keys, mix), collect.tallies(causes, keys, mix, names)
+        return self._tallies
+
+    def forget(self, pids: Collection[int], in_flight: InFlight) -> None:
+        """Frees those of processes that have ended."""
+        for table, kind, shared in (
+            (self._causes, abi.CauseKey, abi.Shared.CAUSES),
+            (self._keys, abi.KeyUse, abi.Shared.KEYS),
+            (self._mix, abi.MixKey, abi.Shared.MIX),
+        ):
+            for raw_key, _ in list(table.items()):
+                pid = kind.from_buffer_copy(raw_key).tgid
+                if pid in pids and table.delete(raw_key):
+                    in_flight.give_back(pid, shared)
+
+
 class Counts:
     """The counts of a loaded object. `rows` reads its labels' keys and rows; `in_flight` are the handshakes that run.
 
@@ -88,16 +119,12 @@ class Counts:
         size = ctypes.sizeof
         self._names, self._comm_of = names, comm_of
         self._rows = RowTable(loaded, len(ENDINGS) + _own_rows(request))
-        self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
-        self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
-        self._mix = loaded.map("mix", size(abi.MixKey), 8)
+        self._tallies = TallyTables(loaded)
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
         self._processes = loaded.map("processes", 4, size(abi.Process))
         self._comms: dict[int, str] = {}
         self._dropped = 0
-        self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
-        self._tallies: dict[int, Tallies] = {}
         self.in_flight = InFlight(loaded)
         self.known_places: dict[int, frozenset[Label]] = {}
         for ending in ENDINGS:
@@ -121,11 +148,8 @@ class Counts:
         return groups
 
     def tallies(self) -> dict[int, Tallies]:
-        """The counts beside the rows, by process; the same objects as long as nothing was counted."""
-        causes, keys, mix = list(self._causes.items()), list(self._keys.items()), list(self._mix.items())
-        if (causes, keys, mix) != self._read:
-            self._read, self._tallies = (causes, keys, mix), collect.tallies(causes, keys, mix, self._names)
-        return self._tallies
+        """The counts beside the rows, by process."""
+        return self._tallies.read(self._names)
 
     def single(self, raw: abi.Single, wall_ns: int) -> Single:
         """A handshake that was handed over; `wall_ns` as wall_clock_ns() tells it."""
@@ -163,15 +187,7 @@ class Counts:
         for raw_key, pid in self.rows.processes():
             if pid in pids and self._rows.delete(raw_key):
                 self.in_flight.give_back(pid, abi.Shared.ROWS)
-        for table, kind, shared in (
-            (self._causes, abi.CauseKey, abi.Shared.CAUSES),
-            (self._keys, abi.KeyUse, abi.Shared.KEYS),
-            (self._mix, abi.MixKey, abi.Shared.MIX),
-        ):
-            for raw_key, _ in list(table.items()):
-                pid = kind.from_buffer_copy(raw_key).tgid
-                if pid in pids and table.delete(raw_key):
-                    self.in_flight.give_back(pid, shared)
+        self._tallies.forget(pids, self.in_flight)
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
             self._comms.pop(pid, None)
