@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,13 +50,14 @@ _SCRAPES, _BUSY_SCRAPES = 5, 2
 @dataclass
 class Results:
     """What was measured. `cpu`: by how it was scraped, the part of a core that tracer and speaker took. `scrapes`: milliseconds
-    by format, with nothing counted in between; `busy`: with something counted in every service. Bytes."""
+    by format, with nothing counted in between, and with something counted in every service (`busy`); each with the processor
+    time that both processes took. Bytes."""
 
     processes: int = 0
     series: int = 0
     cpu: dict[str, tuple[float, float]] = field(default_factory=dict)
-    scrapes: dict[str, list[float]] = field(default_factory=dict)
-    busy: dict[str, list[float]] = field(default_factory=dict)
+    scrapes: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    busy: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     lost: str = ""
@@ -138,11 +139,17 @@ def scrape(export: Export, format_name: str) -> tuple[float, bytes]:
     return time.monotonic() - began, content
 
 
-def _timed(export: Export, format_name: str, results: Results) -> float:
+def _timed(export: Export, format_name: str, results: Results) -> tuple[float, float]:
     time.sleep(_FRESH_S)
+    before_ns = _clock_ns(export)
     took_s, content = scrape(export, format_name)
     results.sizes[format_name] = len(content)
-    return took_s * 1000
+    return took_s * 1000, (_clock_ns(export) - before_ns) / 1e6
+
+
+def _clock_ns(export: Export) -> int:
+    """The processor time of both processes."""
+    return sum(process_clock_ns(pid) or 0 for pid in (export.tracer, export.speaker))
 
 
 def _value(text: str, name: str) -> str:
@@ -211,10 +218,11 @@ how large. The aim is to stay below 100 MiB for all of it.
 
 {series} series, from the request to the last byte, on loopback, milliseconds: the median and the longest of
 {scrapes}. *At rest*: nothing was counted since the scrape before. *After work*: every service has shaken
-hands and called since then. Each scrape has the kernel's maps read anew. Other work on the machine makes them longer.
+hands and called since then. Each scrape has the kernel's maps read anew. Other work on the machine makes them longer; the
+processor time is that of both processes.
 
-| format | bytes | at rest | after work |
-| --- | ---: | ---: | ---: |
+| format | bytes | at rest | processor time | after work | processor time |
+| --- | ---: | ---: | ---: | ---: | ---: |
 {formats}
 
 The aim is 50 ms with 2,000 series at rest.
@@ -239,7 +247,7 @@ def page(results: Results, rest_s: float) -> str:
         for name, (tracer, speaker) in results.cpu.items()
     ]
     formats = [
-        f"| {name} | {results.sizes[name]:,} | {_times(results.scrapes[name])} | {_times(results.busy[name])} |"
+        f"| {name} | {results.sizes[name]:,} | {_columns(results.scrapes[name])} | {_columns(results.busy[name])} |"
         for name in FORMATS
     ]
     return PAGE.format(
@@ -256,7 +264,11 @@ def page(results: Results, rest_s: float) -> str:
     )
 
 
-def _times(values_ms: list[float]) -> str:
+def _columns(scrapes: Sequence[tuple[float, float]]) -> str:
+    return " | ".join(_times(values) for values in zip(*scrapes, strict=True))
+
+
+def _times(values_ms: Sequence[float]) -> str:
     return f"{statistics.median(values_ms):.0f} ({max(values_ms):.0f})"
 
 
