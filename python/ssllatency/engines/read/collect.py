@@ -75,7 +75,7 @@ def series(
     key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange, extremes: tuple[int | None, int | None]
 ) -> Series:
     """One row of the kernel's series map."""
-    reasons = {REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons) if count}
+    reasons = {REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons[:]) if count}
     return Series(
         function=operations[key.operation],
         outcome=OUTCOMES[abi.Outcome(key.outcome)],
@@ -84,7 +84,7 @@ def series(
         min_ns=extremes[0],
         max_ns=extremes[1],
         exponential=exponential(row.times),
-        linear=linear_histogram(list(row.linear), wanted),
+        linear=linear_histogram(row.linear[:], wanted),
         reasons=reasons,
     )
 
