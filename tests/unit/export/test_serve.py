@@ -262,8 +262,16 @@ def test_networks_have_shares() -> None:
 
 
 def test_metrics_are_rendered_once_of_each_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings, made = [READING], []
-    monkeypatch.setattr(server_module, "trim_heap", lambda: made.append(1))
+    """And after that the heap is trimmed, not for each answer."""
+    readings, made, trimmed = [READING], [], []
+    content_type, render = server_module.chosen("")
+
+    def rendered(reading: Reading) -> bytes:
+        made.append(1)
+        return render(reading)
+
+    monkeypatch.setattr(server_module, "chosen", lambda _: (content_type, rendered))
+    monkeypatch.setattr(server_module, "trim_heap", lambda: trimmed.append(1))
     with served(ServedMetrics(lambda: readings[-1], lambda: True)) as server:
         bodies = [get(server, "/metrics").read() for _ in range(5)]
         assert len(made) == 1
@@ -272,6 +280,8 @@ def test_metrics_are_rendered_once_of_each_reading(monkeypatch: pytest.MonkeyPat
         assert len(made) == 2
         assert get(server, "/metrics", {"Accept-Encoding": "gzip"}).status == 200
         assert len(made) == 3
+        wait_for(lambda: server._is_trimmed)
+        assert 0 < len(trimmed) <= 3
     assert len(set(bodies)) == 1
 
 

@@ -56,6 +56,7 @@ class Server(ThreadingHTTPServer):
         self.connections.start()
         self._rendering = Lock()
         self._rendered: dict[tuple[str, bool], tuple[Reading, bytes]] = {}
+        self._is_trimmed = True
 
     def rendered(self, content_type: str, render: Render, *, compressed: bool) -> bytes:
         """The metrics by now in that format: made once of each reading, whoever asks. NoReading where there is none."""
@@ -69,8 +70,16 @@ class Server(ThreadingHTTPServer):
                 content = gzip.compress(content, _COMPRESSION)
             self._rendered = {key: kept for key, kept in self._rendered.items() if kept[0] is reading}
             self._rendered[content_type, compressed] = reading, content
-        trim_heap()  # of megabytes, which nobody needs until the next scrape
+            self._is_trimmed = False
         return content
+
+    def trim(self) -> None:
+        """To be called when an answer was sent: gives back the megabytes that were free after it had been made, which nobody
+        needs until the next scrape. Once for each that was made."""
+        with self._rendering:
+            if not self._is_trimmed:
+                trim_heap()
+            self._is_trimmed = True
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether there is room for the connection."""
@@ -172,6 +181,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         self._send(HTTPStatus.OK, content_type, content, *([("Content-Encoding", "gzip")] if compressed else []))
         self.wfile.flush()
+        del content
+        self.server.trim()
 
     def _send(self, status: HTTPStatus, content_type: str, content: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)
