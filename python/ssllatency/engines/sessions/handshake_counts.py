@@ -20,6 +20,7 @@ from ssllatency.engines.sessions import who
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import BATCH_FUNCTIONS, row_mask
 from ssllatency.engines.sessions.singles import ring_bytes
+from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import Batches, Group, Label, PollingThread, Single, Tallies
 
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
@@ -84,13 +85,14 @@ class TallyTables:
         self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
         self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
-        self._tallies: dict[int, Tallies] = {}
+        self._tallies: tuple[dict[int, Tallies], Tallies] = ({}, Tallies((), (), {}))
 
-    def read(self, names: collect.NamesOf) -> dict[int, Tallies]:
-        """The counts by process; the same objects as long as nothing was counted."""
+    def read(self, names: collect.NamesOf) -> tuple[dict[int, Tallies], Tallies]:
+        """The counts by process, and those of all in order; the same objects as long as nothing was counted."""
         causes, keys, mix = list(self._causes.items()), list(self._keys.items()), list(self._mix.items())
         if (causes, keys, mix) != self._read:
-            self._read, self._tallies = (causes, keys, mix), collect.tallies(causes, keys, mix, names)
+            by_process = collect.tallies(causes, keys, mix, names)
+            self._read, self._tallies = (causes, keys, mix), (by_process, collect.in_order(add_tallies(by_process.values())))
         return self._tallies
 
     def forget(self, pids: Collection[int], in_flight: InFlight) -> None:
@@ -147,8 +149,8 @@ class Counts:
                 break
         return groups
 
-    def tallies(self) -> dict[int, Tallies]:
-        """The counts beside the rows, by process."""
+    def tallies(self) -> tuple[dict[int, Tallies], Tallies]:
+        """The counts beside the rows, by process, and those of all in order."""
         return self._tallies.read(self._names)
 
     def single(self, raw: abi.Single, wall_ns: int) -> Single:

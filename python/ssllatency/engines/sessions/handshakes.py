@@ -19,7 +19,6 @@ from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
-from ssllatency.engines.read import handshake_rows as collect
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import threads_cpu_s
 from ssllatency.engines.sessions import arrivals
@@ -37,7 +36,6 @@ from ssllatency.engines.sessions.handshake_sites import (
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
 from ssllatency.engines.sessions.singles import SingleHandshakes
 from ssllatency.engines.source import Ability
-from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import (
     WHO,
     Handshakes,
@@ -286,8 +284,7 @@ class HandshakeSession:
         created = counters.created  # before, as handshakes begin and end while those in flight are listed
         running = self._counts.in_flight.running()
         dropped = self._counts.dropped(created, len(running), counters.ended)
-        by_process = self._counts.tallies()
-        tallies = collect.in_order(add_tallies(by_process.values()))
+        by_process, tallies = self._counts.tallies()
         accept_queues = self._accept_queues()
         return Handshakes(
             groups=self._counts.groups(interval),
