@@ -36,9 +36,9 @@ _COUNTS = struct.Struct(f"<{(ctypes.sizeof(abi.HandshakeRow) - _COUNTS_AT) // _W
 _NOTHING = bytes(_AFTER_BUCKETS.size)
 
 
-class HandshakeRow:
-    """A row by its key. `parts`: those that occurred, each with its number and its extremes' words; `counts`: how many were
-    resumed, and of so many of which that is known."""
+class HandshakeRowReader:
+    """Reads the row of a key. `parts`: those that occurred, each with its number and its extremes' words; `counts`: how many
+    were resumed, and of so many of which that is known."""
 
     def __init__(self, raw_key: bytes) -> None:
         self.key = abi.Labels.from_buffer_copy(raw_key)
@@ -48,9 +48,7 @@ class HandshakeRow:
         self._memory: bytes | memoryview = b""
         self._changes = -1
         self._ends: dict[abi.Part, bytes] = {}  # of the parts that occurred: what is behind their buckets
-        self._filled: dict[
-            abi.Part, tuple[int, tuple[int, ...]]
-        ] = {}  # and of these the first that isn't empty, and what follows
+        self._filled: dict[abi.Part, tuple[int, tuple[int, ...]]] = {}  # and their counts, as _filled() has them
         self._group: Group | None = None
 
     def look(self, memory: bytes | memoryview) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes
-from ssllatency.engines.read.handshake_row import HandshakeRow
+from ssllatency.engines.read.handshake_row import HandshakeRowReader
 from ssllatency.engines.read.names import LABELS, cause, key_name, label_value
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.arithmetic.handshake_sums import add_alike, add_causes, add_keys
@@ -51,14 +51,14 @@ class Rows:
     by: Sequence[Label] = ()
     singles_by: Sequence[Label] = ()
     extremes: Extremes = field(default_factory=Extremes)
-    _kept: dict[bytes, HandshakeRow] = field(default_factory=dict)
+    _kept: dict[bytes, HandshakeRowReader] = field(default_factory=dict)
 
     def groups(self, pairs: Views, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         self._kept, before = {}, self._kept
         groups = []
         for raw_key, memory in pairs:
-            row = self._kept[raw_key] = before.get(raw_key) or HandshakeRow(raw_key)
+            row = self._kept[raw_key] = before.get(raw_key) or HandshakeRowReader(raw_key)
             row.look(memory)
             extremes = self._extremes(raw_key, row, interval)
             if Part.WALL in row.parts:
@@ -66,7 +66,7 @@ class Rows:
                 groups.append(row.group({} if other else self.labels(row.key, self.by, names), extremes))
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
-    def _extremes(self, raw_key: bytes, row: HandshakeRow, interval: int) -> Mapping[Part, tuple[int | None, int | None]]:
+    def _extremes(self, raw_key: bytes, row: HandshakeRowReader, interval: int) -> Mapping[Part, tuple[int | None, int | None]]:
         """Those of each part; nothing where none are wanted."""
         if not self.extremes.wanted:
             return {}

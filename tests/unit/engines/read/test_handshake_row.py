@@ -10,7 +10,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.bpf.words import memory_of
-from ssllatency.engines.read.handshake_row import HandshakeRow
+from ssllatency.engines.read.handshake_row import HandshakeRowReader
 from ssllatency.model.handshakes import Group, Part, Times
 from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram, counted_bucket
 
@@ -61,13 +61,13 @@ def handshake(chance: random.Random) -> dict[Part, int]:
     return {**times, **({Part.PRIVATE_KEY: private} if private else {}), **({Part.ON_CPU: 5} if chance.random() < 0.3 else {})}
 
 
-def group_of(row: HandshakeRow) -> Group:
+def group_of(row: HandshakeRowReader) -> Group:
     return row.group({}, {})
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_all_that_was_counted_is_read_whenever_that_is(seed: int) -> None:
-    chance, kernel, row = random.Random(seed), Kernel(), HandshakeRow(KEY)
+    chance, kernel, row = random.Random(seed), Kernel(), HandshakeRowReader(KEY)
     for _ in range(60):
         for _ in kernel.count(handshake(chance)):
             if chance.random() < 0.2:
@@ -82,7 +82,7 @@ def test_all_that_was_counted_is_read_whenever_that_is(seed: int) -> None:
 
 
 def test_a_row_in_which_nothing_was_counted_is_the_same_group_again() -> None:
-    kernel, row = Kernel(), HandshakeRow(KEY)
+    kernel, row = Kernel(), HandshakeRowReader(KEY)
     for _ in kernel.count({Part.WALL: 9, Part.CALLS: 9, Part.REST: 9}):
         pass
     row.look(kernel.memory)
@@ -95,7 +95,7 @@ def test_a_row_in_which_nothing_was_counted_is_the_same_group_again() -> None:
 
 
 def test_parts_that_nothing_was_added_to_are_not_read_again() -> None:
-    kernel, row = Kernel(), HandshakeRow(KEY)
+    kernel, row = Kernel(), HandshakeRowReader(KEY)
     for times in (
         {Part.WALL: 9, Part.CALLS: 9, Part.REST: 4, Part.PRIVATE_KEY: 5},
         {Part.WALL: 7, Part.CALLS: 7, Part.REST: 7},
@@ -109,7 +109,7 @@ def test_parts_that_nothing_was_added_to_are_not_read_again() -> None:
 
 
 def test_memory_of_another_row_is_read_anew() -> None:
-    first, second, row = Kernel(), Kernel(), HandshakeRow(KEY)
+    first, second, row = Kernel(), Kernel(), HandshakeRowReader(KEY)
     for kernel, times in (
         (first, {Part.WALL: 9, Part.CALLS: 9, Part.REST: 4, Part.PRIVATE_KEY: 5}),
         (second, dict.fromkeys(PARTS[:3], 8)),
