@@ -150,5 +150,5 @@ side_by_side() { # the options of side_by_side.py, and "${measured[@]}"
 what_changed() { # BEFORE AFTER: the beginning of `ssllatency diff`
   printf '\n### From %s to %s\n' "$1" "$2"
   local program=$PWD/tools/ssllatency
-  (cd "$work" && "$program" diff "$1.json" "$2.json") | sed '/^Handshakes:/,$d' | sed '$d' # the empty line, too
+  (cd "$work" && "$program" diff --all-rows "$1.json" "$2.json") | sed '/^Mean /,$d' | sed '$d' # the empty line, too
 }

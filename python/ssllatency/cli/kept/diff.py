@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two recorded measurements: the rate, mean and percentiles of each function, phase and wait, what changed beyond
-noise, and which parts make up the change of the mean handshake."""
+"""Compares two recorded measurements: what changed beyond noise of the handshakes' time and failures, whom it affects, whose
+time it is and of which part, and how each function changed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from ssllatency.output import html, recordings
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell
 from ssllatency.reports.documents import diff as diff_document
+from ssllatency.reports.rows.compared import change_words
 from ssllatency.reports.text import diff as diff_text
+from ssllatency.reports.text.diff_rows import subject_words
 
-SUMMARY = "compare two recorded measurements: what changed beyond noise"
+SUMMARY = "compare two recorded measurements: what changed, for whom, and whose time it is"
 EXAMPLES = (
     ("ssllatency diff before.jsonl after.jsonl", "what changed, and whether it is more than noise"),
     ("ssllatency diff before.jsonl after.jsonl --html page.html", "the same as a page"),
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-diff/1")
     html.add_option(outputs)
+    parser.add_argument("--all-rows", action="store_true", help="show every part and function, also those that are noise")
     parser.add_argument("--fail-over", type=percentage, metavar="PERCENT",
                         help="exit with 3 if handshakes or a function got slower by more than this, beyond noise")  # fmt: skip
     history.add_options(parser).add_argument(
@@ -62,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         show(diff_document.to_json(before, after, comparison))
     else:
         page = output_page()
-        show(diff_text.render(before, after, comparison, page), end="", colour=page.colour)
+        show(diff_text.render(before, after, comparison, page, arguments.all_rows), end="", colour=page.colour)
     return 0 if arguments.fail_over is None else _judged(comparison, arguments.fail_over)
 
 
@@ -81,6 +84,6 @@ def _judged(comparison: Comparison, threshold: float) -> int:
     """The exit status; says the reason for it on standard error."""
     worse = comparison.worse(threshold)
     for row, quantity in worse:
-        subject, words = diff_text.subject_words(row.subject), diff_text.change_words(quantity, row.changes[quantity])
+        subject, words = subject_words(row.subject), change_words(quantity, row.changes[quantity])
         tell(f"{subject}: {quantity} {words}, more than {100 * threshold:g} %.")
     return _WORSE if worse else 0

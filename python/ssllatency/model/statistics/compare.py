@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import TypeVar
 
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.arithmetic.snapshots import by_function, merge, refuse_windows
@@ -25,15 +26,24 @@ from ssllatency.model.statistics.comparison import (
     FUNCTION,
     PART,
     Change,
+    ComparedGroup,
     ComparedSubject,
     Comparison,
     Contribution,
+    EndingChange,
+    GroupComparison,
     SubjectComparison,
     Verdict,
 )
+from ssllatency.model.statistics.failures import ending_changes
+from ssllatency.model.statistics.groups import compared_groups, counts, failed, successful_times
 from ssllatency.model.statistics.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
 from ssllatency.model.student import beyond, bound
 from ssllatency.model.timed import Timed, quantile_ns
+
+_Subject = ComparedSubject | ComparedGroup
+_Times = dict[_Subject, Timed]
+_Row = TypeVar("_Row", SubjectComparison, GroupComparison)
 
 _MOST_BLOCKS = 30
 _RUNS_ENOUGH = 5
@@ -67,8 +77,31 @@ def compare(before: Recording, after: Recording) -> Comparison:
     if whole is Part.WALL:  # else one side doesn't have it, or it is the wall time
         subjects.pop(CLIENT_WAIT, None)
     rows = [SubjectComparison(subject, _changes(subject, *sides)) for subject in subjects]
-    intervals = min(len(list(side.intervals)) for side in (before, after))
-    return Comparison(*totals, tuple(_judged(rows)), _contributions(whole, *totals), intervals, whole)
+    return Comparison(
+        *totals,
+        tuple(_judged(rows)),
+        _contributions(whole, *totals),
+        intervals=min(len(list(side.intervals)) for side in (before, after)),
+        whole=whole,
+        endings=_endings(*totals),
+        groups=tuple(_judged(_compared_groups(whole, *sides))),
+    )
+
+
+def _endings(before: Snapshot, after: Snapshot) -> tuple[EndingChange, ...]:
+    return ending_changes(before.handshakes, after.handshakes) if before.handshakes and after.handshakes else ()
+
+
+def _compared_groups(whole: Part, before: _Side, after: _Side) -> list[GroupComparison]:
+    """The comparison of each group, its successful handshakes' times being those of `whole`."""
+    sides = compared_groups(before.total, after.total)
+    if sides:
+        before.add_groups(whole)
+        after.add_groups(whole)
+    return [
+        GroupComparison(group, counts(members), _changes(group, before, after), failed(members))
+        for group, members in sides.items()
+    ]
 
 
 class _Side:
@@ -76,17 +109,26 @@ class _Side:
 
     def __init__(self, recording: Recording) -> None:
         self.total = recording.total()
-        self._blocks = [(block.duration_s, _timed(block)) for block in _blocks(recording)]
+        self._cut = _blocks(recording)
+        self._blocks = [_subjects(block) for block in self._cut]
         self._draws = draws(len(self._blocks))
         self.subjects = _timed(self.total)
+        self._totals = _subjects(self.total)
 
-    def sample(self, subject: ComparedSubject) -> Sample:
+    def add_groups(self, whole: Part) -> None:
+        """Make the groups of handshakes subjects of sample() and value()."""
+        self._totals.update(successful_times(self.total, whole).items())
+        for timed, block in zip(self._blocks, self._cut, strict=True):
+            timed.update(successful_times(block, whole).items())
+
+    def sample(self, subject: _Subject) -> Sample:
         """The calls of one kind."""
-        return Sample([Block(duration_s, timed.get(subject)) for duration_s, timed in self._blocks], self._draws)
+        blocks = zip(self._cut, self._blocks, strict=True)
+        return Sample([Block(block.duration_s, timed.get(subject)) for block, timed in blocks], self._draws)
 
-    def value(self, subject: ComparedSubject, quantity: Quantity) -> float | None:
+    def value(self, subject: _Subject, quantity: Quantity) -> float | None:
         """The quantity, as all reports have it."""
-        timed = self.subjects.get(subject)
+        timed = self._totals.get(subject)
         count = timed.exponential.count if timed else 0
         if quantity is Quantity.RATE:
             measured = self.total.duration_s and (count or self._would_be_seen(subject))
@@ -95,9 +137,11 @@ class _Side:
             return None
         return timed.total_ns / count if quantity is Quantity.MEAN else quantile_ns(timed, float(QUANTILES[quantity]))
 
-    def _would_be_seen(self, subject: ComparedSubject) -> bool:
+    def _would_be_seen(self, subject: _Subject) -> bool:
         """Whether what isn't in the recording didn't happen. Handshakes may have been measured without functions."""
         handshakes = self.total.handshakes
+        if isinstance(subject, ComparedGroup):
+            return handshakes is not None
         if subject.name in _untold(self.total):
             return False
         if subject.kind == FUNCTION:
@@ -132,11 +176,17 @@ def _timed(snapshot: Snapshot) -> dict[ComparedSubject, Timed]:
     return timed
 
 
+def _subjects(snapshot: Snapshot) -> _Times:
+    subjects: _Times = {}
+    subjects.update(_timed(snapshot).items())
+    return subjects
+
+
 def _group(snapshot: Snapshot, ending: Ending) -> Group | None:
     return total(snapshot.handshakes, ending) if snapshot.handshakes else None
 
 
-def _changes(subject: ComparedSubject, before: _Side, after: _Side) -> dict[Quantity, Change]:
+def _changes(subject: _Subject, before: _Side, after: _Side) -> dict[Quantity, Change]:
     samples = before.sample(subject), after.sample(subject)
     changes = {}
     for quantity in Quantity:
@@ -175,7 +225,7 @@ def _together(spreads: Sequence[Spread]) -> tuple[float, float]:
     return math.sqrt(both), both**2 / doubt if doubt else math.inf
 
 
-def _judged(rows: Sequence[SubjectComparison]) -> list[SubjectComparison]:
+def _judged(rows: Sequence[_Row]) -> list[_Row]:
     """The rows with a verdict on each change whose probability is known."""
     probabilities = sorted(
         change.probability for row in rows for change in row.changes.values() if change.probability is not None

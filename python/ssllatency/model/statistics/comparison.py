@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.handshakes import Ending, Label, Part
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.statistics.resampling import Quantity
 
@@ -73,6 +73,44 @@ class SubjectComparison:
 
 
 @dataclass(frozen=True)
+class EndingChange:
+    """How many handshakes ended in this way, before and after, of how many in all; for this reason, and with this alert of the
+    peer's, where these aren't "". `probability`: of a change of the share as large by chance alone."""
+
+    ending: Ending
+    reason: str
+    alert: str
+    counts: tuple[int, int]
+    wholes: tuple[int, int]
+    probability: float
+    verdict: Verdict
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The share before and after."""
+        return self.counts[0] / self.wholes[0], self.counts[1] / self.wholes[1]
+
+
+@dataclass(frozen=True)
+class ComparedGroup:
+    """A group of handshakes by the labels that both recordings were grouped by; `other`: those beyond the bound on groups."""
+
+    labels: tuple[tuple[Label, str | None], ...]
+    other: bool = False
+
+
+@dataclass(frozen=True)
+class GroupComparison:
+    """A group's successful handshakes, how many of all handshakes were its, and how many of its own failed; `failed` is None
+    where it had none on either side."""
+
+    group: ComparedGroup
+    counts: tuple[int, int]
+    changes: Mapping[Quantity, Change]
+    failed: EndingChange | None
+
+
+@dataclass(frozen=True)
 class Contribution:
     """A phase or wait's share of the mean successful handshake, in nanoseconds, before and after; exact."""
 
@@ -90,7 +128,8 @@ class Contribution:
 class Comparison:
     """Both totals; the rows, handshakes first; and what the change of the mean successful handshake is made of, exactly, the
     largest contribution first: empty where either side has none. `intervals`: how many either side has, at least. `whole`: what
-    the contributions add up to, CLIENT_WAIT where that was measured of each handshake on both sides, else WALL."""
+    the contributions add up to, CLIENT_WAIT where that was measured of each handshake on both sides, else WALL. `endings`: how
+    those that didn't succeed changed. `groups`: those of most handshakes, where both recordings were grouped by the same."""
 
     before: Snapshot
     after: Snapshot
@@ -98,6 +137,8 @@ class Comparison:
     contributions: tuple[Contribution, ...]
     intervals: int = 0
     whole: Part = Part.WALL
+    endings: tuple[EndingChange, ...] = ()
+    groups: tuple[GroupComparison, ...] = ()
 
     @property
     def handshake(self) -> Change | None:

@@ -6,7 +6,16 @@ from __future__ import annotations
 import json
 
 from ssllatency.model.recording import Recording
-from ssllatency.model.statistics.comparison import CONFIDENCE, Change, Comparison, Contribution, SubjectComparison
+from ssllatency.model.statistics.comparison import (
+    CONFIDENCE,
+    Change,
+    Comparison,
+    Contribution,
+    EndingChange,
+    GroupComparison,
+    SubjectComparison,
+)
+from ssllatency.reports.words.owners import OwnedChange, by_owner
 
 SCHEMA = "ssllatency-diff/1"
 
@@ -24,6 +33,9 @@ def to_json(before: Recording, after: Recording, comparison: Comparison) -> str:
         "largest_contribution": str(largest.part) if largest else None,
         "contributions": [_contribution(contribution) for contribution in comparison.contributions],
         "rows": [_row(row) for row in comparison.rows],
+        "endings": [_ending(change) for change in comparison.endings],
+        "groups": [_group(group) for group in comparison.groups],
+        "owners": [_owner(owner) for owner in by_owner(comparison.contributions)],
     }
     return json.dumps(fields, allow_nan=False)
 
@@ -48,6 +60,31 @@ def _row(row: SubjectComparison) -> dict[str, object]:
     }
 
 
+def _ending(change: EndingChange) -> dict[str, object]:
+    return {
+        "ending": str(change.ending),
+        "reason": change.reason or None,
+        "alert": change.alert or None,
+        "before": change.counts[0],
+        "after": change.counts[1],
+        "of_before": change.wholes[0],
+        "of_after": change.wholes[1],
+        "probability": _rounded(change.probability),
+        "verdict": str(change.verdict),
+    }
+
+
+def _group(group: GroupComparison) -> dict[str, object]:
+    return {
+        "labels": {str(label): value for label, value in group.group.labels},
+        "other": group.group.other,
+        "before": group.counts[0],
+        "after": group.counts[1],
+        "changes": {str(quantity): _change(change) for quantity, change in group.changes.items()},
+        "failed": _ending(group.failed) if group.failed else None,
+    }
+
+
 def _change(change: Change) -> dict[str, object]:
     return {
         "before": _rounded(change.before),
@@ -60,9 +97,16 @@ def _change(change: Change) -> dict[str, object]:
     }
 
 
+def _owner(owner: OwnedChange) -> dict[str, object]:
+    return {"owner": str(owner.part), **_times(owner)}
+
+
 def _contribution(contribution: Contribution) -> dict[str, object]:
+    return {"part": str(contribution.part), **_times(contribution)}
+
+
+def _times(contribution: Contribution | OwnedChange) -> dict[str, object]:
     return {
-        "part": str(contribution.part),
         "before_ns": round(float(contribution.before_ns), 2),
         "after_ns": round(float(contribution.after_ns), 2),
         "change_ns": round(float(contribution.change_ns), 2),

@@ -11,8 +11,10 @@ from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.blocks import FindingMark, MarkedSentence
 from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent
+from ssllatency.reports.rows.compared import failure_sentences, group_changes
 from ssllatency.reports.words.parts import PARTS
 
+_ENDING_MARKS = {Verdict.MORE: FindingMark.BAD, Verdict.FEWER: FindingMark.GOOD, Verdict.NOISE: FindingMark.GOOD}
 _MARKS = {Verdict.SLOWER: FindingMark.BAD, Verdict.FASTER: FindingMark.GOOD, Verdict.NOISE: FindingMark.GOOD}
 
 
@@ -22,10 +24,23 @@ def findings(comparison: Comparison) -> list[MarkedSentence]:
         MarkedSentence(FindingMark.LOOK, f"Different: {phrase}.") for phrase in differences(comparison.before, comparison.after)
     ]
     words, change = handshake_words(comparison), comparison.client_wait or comparison.handshake
+    failures = [MarkedSentence(_ENDING_MARKS[verdict], sentence) for verdict, sentence in failure_sentences(comparison)]
     if not words or change is None:
-        return others
+        return [*failures, *others]
     sure = change.leaning is change.verdict
-    return [MarkedSentence(_MARKS.get(change.verdict, FindingMark.LOOK) if sure else FindingMark.LOOK, words), *others]
+    mark = _MARKS.get(change.verdict, FindingMark.LOOK) if sure else FindingMark.LOOK
+    return [MarkedSentence(mark, words), *failures, *_affected(comparison), *others]
+
+
+def _affected(comparison: Comparison) -> list[MarkedSentence]:
+    """The group that it affects most, in a sentence; the table of groups has the others."""
+    made = group_changes(comparison)
+    if not made.rows:
+        return []
+    names, (handshakes, failed, mean, words), worse = made.rows[0]
+    group = ", ".join(filter(None, names))
+    sentence = f"Affected most: {group}: {words} (handshakes {handshakes}, failed {failed}, mean {mean})."
+    return [MarkedSentence(FindingMark.BAD if worse else FindingMark.LOOK, sentence)]
 
 
 def part_verdicts(comparison: Comparison, ending: str, names: Mapping[Part, str] = PARTS) -> Verdicts:

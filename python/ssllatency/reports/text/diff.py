@@ -1,79 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two recordings side by side as plain text.
+"""Two recordings side by side as plain text: what changed.
 
-In order: what was recorded, and how the circumstances differ; the mean handshake and what its change is made of; each part and
-each function with its rate, mean and percentiles, the change and the verdict on it; what was missed.
+In order: what was recorded, and how the circumstances differ; the mean handshake, the failures; whom it affects; whose time it
+is, and of which part; what else changed beyond noise, and in one line what didn't. With `all_rows` each part and each function
+with its rate, mean and percentiles instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 
-from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.model.statistics.comparison import (
-    FUNCTION,
-    PART,
-    Change,
-    ComparedSubject,
-    Comparison,
-    Contribution,
-    SubjectComparison,
-    Verdict,
-)
+from ssllatency.model.statistics.comparison import PART, Comparison, Contribution, SubjectComparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent, with_sign
-from ssllatency.reports.text.frame import heading, lost
-from ssllatency.reports.text.page import PLAIN, Page, joined
-from ssllatency.reports.words.label_words import ADJECTIVES
-from ssllatency.reports.words.marks import FAILURE
-from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import duration, printable
-
-_MEAN_HEADINGS = ("PART", "BEFORE", "AFTER", "CHANGE", "OF IT")
-_HEADINGS = ("", *(str(quantity).upper() for quantity in Quantity))
-_GOES = ("P90", "P50", "RATE")  # columns that are left out where there is no room, the first first
-_WORDS = {Verdict.NOISE: "noise", Verdict.UNKNOWN: ""}
-_EXPLAINED = (
-    "%: the change, and below it the bounds that it lies between with 95 % confidence. noise: no change beyond what comes about"
-    " by itself. A question mark: probably so, but not sure among so many comparisons. Without a word: too few to tell."
+from ssllatency.reports.rows.changes import differences, handshake_words, with_sign
+from ssllatency.reports.rows.compared import (
+    NOISE,
+    came_and_went,
+    change_words,
+    changed_rows,
+    failure_sentences,
+    group_changes,
+    ungrouped_words,
 )
+from ssllatency.reports.text.diff_rows import row_blocks, subject_words
+from ssllatency.reports.text.frame import heading, lost, short_heading
+from ssllatency.reports.text.page import PLAIN, Page, joined
+from ssllatency.reports.words.marks import FAILURE
+from ssllatency.reports.words.owners import OWNER_WORDS, OwnedChange, by_owner
+from ssllatency.reports.words.parts import PARTS
+from ssllatency.reports.words.units import capitalized, counted, duration
+
+_MEAN_HEADINGS = ("TIME", "BEFORE", "AFTER", "CHANGE", "OF IT")
+_CHANGED_HEADINGS = ("", "BEFORE", "AFTER", "MEAN", "P99")
+_GOES = ("P99", "OF IT")
+_NOTABLE = Fraction(1, 20)  # parts that make less of the change have no line of their own
+_MOST_GROUPS, _MOST_ROWS, _MOST_NAMES = 6, 8, 6
 
 
-def render(before: Recording, after: Recording, comparison: Comparison, page: Page = PLAIN) -> str:
+def render(before: Recording, after: Recording, comparison: Comparison, page: Page = PLAIN, all_rows: bool = False) -> str:
     """The report, ending in a newline. ASCII."""
     sides = {"Before": (before, comparison.before), "After": (after, comparison.after)}
+    losses = [lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:", page.width) for name, (_, snapshot) in sides.items()]
+    headings = [_heading(name, *side, page, all_rows) for name, side in sides.items()]
+    rows = row_blocks(comparison.rows, page) if all_rows else _changed(comparison, page)
     blocks = [
-        *(_heading(name, *side, page) for name, side in sides.items()),
+        *(headings if all_rows else [list(chain(*headings))]),
         _differences(comparison, page),
-        _handshake(comparison, page),
-        _contributions(comparison.contributions, comparison.whole, page),
-        *_rows(comparison.rows, page),
-        page.wrapped(_EXPLAINED) if comparison.rows else page.wrapped("Neither holds a handshake or call."),
-        *(lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:", page.width) for name, (_, snapshot) in sides.items()),
+        _sentences(comparison, page),
+        _groups(comparison, page),
+        _contributions(comparison, page, all_rows),
+        *rows,
+        [] if comparison.rows else page.wrapped("Neither holds a handshake or call."),
+        *losses,
     ]
     return joined(blocks)
 
 
-def change_words(quantity: Quantity, change: Change) -> str:
-    """The change in percent with what to make of it, one word: "+12 % slower", "+8 % slower?" where that isn't sure,
-    "-0.3 % noise"; "-" where it isn't known."""
-    probably = leaning(quantity, change)
-    word = f"{probably}?" if probably else _WORDS.get(change.verdict, str(change.verdict))
-    return " ".join(filter(None, (percent(change.ratio) if change.ratio is not None else "", word))) or "-"
-
-
-def subject_words(subject: ComparedSubject) -> str:
-    """The subject as people name it."""
-    if subject.kind == FUNCTION:
-        return printable(f"{subject.name}, {subject.outcome}")
-    part, ending = PARTS[Part(subject.name)], Ending(subject.outcome)
-    return part if ending is Ending.SUCCESS and part != PARTS[Part.WALL] else f"{ADJECTIVES[ending]} handshakes, {part}"
-
-
-def _heading(name: str, recording: Recording, total: Snapshot, page: Page) -> list[str]:
+def _heading(name: str, recording: Recording, total: Snapshot, page: Page, whole: bool) -> list[str]:
+    if not whole:
+        return page.wrapped(f"{name}: {recording.label}: {short_heading(total)}", hanging="  ")
     lines = heading(total, page.width - 2)
     return [*page.wrapped(f"{name}: {recording.label}", hanging="  "), *(f"  {line}" for line in lines)]
 
@@ -84,66 +74,90 @@ def _differences(comparison: Comparison, page: Page) -> list[str]:
     return ["Different:", *lines] if lines else []
 
 
-def _handshake(comparison: Comparison, page: Page) -> list[str]:
-    sentence = handshake_words(comparison)
-    return page.wrapped(f"==> {sentence}", "", "    ") if sentence else []
+def _sentences(comparison: Comparison, page: Page) -> list[str]:
+    """How the mean handshake and the failures changed."""
+    words = handshake_words(comparison)
+    lines = page.wrapped(f"==> {words}", "", "    ") if words else []
+    for verdict, sentence in failure_sentences(comparison):
+        wrapped = page.wrapped(f"==> {sentence}", "", "    ")
+        lines += [page.marked(line, FAILURE) if verdict is Verdict.MORE else line for line in wrapped]
+    return lines
 
 
-def _contributions(contributions: Sequence[Contribution], whole: Part, page: Page) -> list[str]:
-    """The parts of the mean handshake on either side; the last row is the sum."""
-    if not contributions:
+def _groups(comparison: Comparison, page: Page) -> list[str]:
+    """Whom it affects."""
+    made = group_changes(comparison)
+    unknown = ungrouped_words(comparison)
+    if unknown or not comparison.groups:
+        return page.wrapped(unknown) if unknown else []
+    others = page.wrapped(f"{capitalized(counted(made.others, 'group'))} {'without change' if made.rows else NOISE}.", "  ")
+    if not made.rows:
+        return ["Affected:", *others]
+    rows, folded = made.rows[:_MOST_GROUPS], len(made.rows[_MOST_GROUPS:])
+    cells = [[*map(str.upper, made.labels), *map(str.upper, made.headings)], *([*names, *row] for names, row, _ in rows)]
+    lines = page.table(cells, left=len(made.labels), goes=("HANDSHAKES",))
+    marked = [page.marked(line, FAILURE) if worse else line for line, (_, _, worse) in zip(lines[1:], rows, strict=True)]
+    more = page.wrapped(f"{counted(folded, 'group')} more changed: --json shows each.", "  ") if folded else []
+    return ["Affected:", lines[0], *marked, *more, *(others if made.others else [])]
+
+
+def _contributions(comparison: Comparison, page: Page, all_rows: bool) -> list[str]:
+    """Whose the time of the mean handshake is on either side, with the parts that matter; the last row is the sum."""
+    if not comparison.contributions:
         return []
-    before, after = (sum(times, Fraction()) for times in zip(*map(_times, contributions), strict=True))
-    rows = [_cells(contribution, after - before) for contribution in (*contributions, Contribution(whole, before, after))]
+    owners = by_owner(comparison.contributions)
+    whole = OwnedChange(comparison.whole, comparison.contributions)
+    changed = all_rows or comparison.largest is not None
+    rows = [row for owner in owners for row in _owner_rows(owner, whole.change_ns, changed, all_rows)]
+    rows.append([PARTS[comparison.whole], *_cells(whole, whole.change_ns)])
     return ["Mean successful handshake:", *page.table([_MEAN_HEADINGS, *rows], left=1)]
 
 
-def _times(contribution: Contribution) -> tuple[Fraction, Fraction]:
-    return contribution.before_ns, contribution.after_ns
+def _owner_rows(owner: OwnedChange, change_ns: Fraction, changed: bool, every: bool) -> Iterator[list[str]]:
+    yield [OWNER_WORDS[owner.part], *_cells(owner, change_ns)]
+    if changed and len(owner.parts) > 1:
+        for part in owner.parts:
+            if every or abs(part.change_ns) >= _NOTABLE * abs(change_ns):
+                yield [f"  {PARTS[part.part]}", *_cells(part, change_ns)]
 
 
-def _cells(contribution: Contribution, whole: Fraction) -> list[str]:
-    times = [duration(float(value)) for value in _times(contribution)]
+def _cells(contribution: Contribution | OwnedChange, whole: Fraction) -> list[str]:
+    times = [duration(float(value)) for value in (contribution.before_ns, contribution.after_ns)]
     share_of_it = f"{round(100 * contribution.change_ns / whole)} %" if whole else "-"
-    return [PARTS[contribution.part], *times, with_sign(contribution.change_ns), share_of_it]
+    return [*times, with_sign(contribution.change_ns), share_of_it]
 
 
-def _rows(rows: Sequence[SubjectComparison], page: Page) -> Iterator[list[str]]:
-    for title, kind in (("Handshakes:", PART), ("Functions:", FUNCTION)):
-        cells = [line for row in rows if row.subject.kind == kind for line in _lines(row)]
-        if cells:
-            yield [title, *_table(cells, page)]
+def _changed(comparison: Comparison, page: Page) -> Iterator[list[str]]:
+    """The rows that changed, a line each; and how many didn't."""
+    if not comparison.rows:
+        return
+    changed = changed_rows(comparison.rows)
+    shown, left = changed[:_MOST_ROWS], len(changed[_MOST_ROWS:])
+    sided = {kind: [row for name, row in came_and_went(comparison.rows) if name == kind] for kind in ("new", "gone")}
+    lines = _table(shown, page) if shown else []
+    for kind, rows in sided.items():
+        lines += page.wrapped(f"{kind}: {_names(rows)}", "  ", "    ") if rows else []
+    if lines:
+        yield ["Changed beyond noise:", *lines]
+    others = len(comparison.rows) - len(changed) - sum(map(len, sided.values()))
+    more = f"{left} more changed. " if left else ""
+    yield page.wrapped(f"{more}{capitalized(counted(others, 'row'))}: noise, or too few to tell. --all-rows shows each.")
 
 
-def _table(cells: Sequence[Sequence[str]], page: Page) -> list[str]:
-    """The lines of the rows below their headings. Where there is no room for the subjects' column, each is a line of its own,
-    then percentiles are left out."""
-    lines = page.table([_HEADINGS, *cells], left=1)
-    if not page.has_room(lines):
-        numbers = [["" if _is_subject(row) else row[0], *row[1:]] for row in cells]
-        fitted = page.table([_HEADINGS, *numbers], left=1, goes=_GOES)
-        named = zip(fitted[1:], cells, strict=True)
-        lines = [fitted[0], *(f"  {row[0]}" if _is_subject(row) else line for line, row in named)]
-    worse = [False, *(any(str(Verdict.SLOWER) in cell for cell in row[1:]) for row in cells)]
-    return [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, worse, strict=True)]
+def _table(rows: Sequence[SubjectComparison], page: Page) -> list[str]:
+    cells = [[subject_words(row.subject), *_change_cells(row)] for row in rows]
+    lines = page.table([_CHANGED_HEADINGS, *cells], left=1, goes=_GOES)
+    slower = [any(change.verdict is Verdict.SLOWER for change in row.changes.values()) for row in rows]
+    return [lines[0], *(page.marked(line, FAILURE) if bad else line for line, bad in zip(lines[1:], slower, strict=True))]
 
 
-def _is_subject(row: Sequence[str]) -> bool:
-    return bool(row[0]) and not any(row[1:])
+def _change_cells(row: SubjectComparison) -> list[str]:
+    mean, p99 = row.changes[Quantity.MEAN], row.changes[Quantity.P99]
+    words = [change_words(quantity, row.changes[quantity]) for quantity in (Quantity.MEAN, Quantity.P99)]
+    return [duration(mean.before), duration(mean.after), words[0], words[1] if p99.probability is not None else "-"]
 
 
-def _lines(row: SubjectComparison) -> Iterator[list[str]]:
-    """The subject, and below it a line each: before, after, the change, the bounds of the change."""
-    changes = [row.changes[quantity] for quantity in Quantity]
-    yield [subject_words(row.subject), *("" for _ in changes)]
-    yield ["  before", *(_value(quantity, row.changes[quantity].before) for quantity in Quantity)]
-    yield ["  after", *(_value(quantity, row.changes[quantity].after) for quantity in Quantity)]
-    yield ["  %", *map(change_words, Quantity, changes)]
-    if any(change.low is not None for change in changes):
-        yield ["", *(interval(change) for change in changes)]
-
-
-def _value(quantity: Quantity, value: float | None) -> str:
-    if quantity is not Quantity.RATE or value is None:
-        return duration(value)
-    return f"{value:.0f} /s" if value >= 999.5 or not value else f"{value:.3g} /s"
+def _names(rows: Sequence[SubjectComparison]) -> str:
+    names = [row.subject.name if row.subject.kind != PART else PARTS[Part(row.subject.name)] for row in rows]
+    beyond = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{beyond}"

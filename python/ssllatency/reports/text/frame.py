@@ -24,19 +24,30 @@ def heading(snapshot: Snapshot, width: int = WIDTH, before: Snapshot | None = No
     unknown = [line for sentence in unclassified(snapshot) for line in wrapped(sentence, hanging="  ", width=width)]
     if before and _subject(before) == _subject(snapshot):
         return [f"--- {seconds(snapshot.duration_s)} from {snapshot.started} ---", *unknown]
+    host = f"{snapshot.host}, kernel {snapshot.kernel}, engine {snapshot.engine}, {_when(snapshot)}"
+    return [
+        *wrapped(host, hanging="  ", width=width),
+        *wrapped(f"Traced: {_programs(snapshot)}", hanging="  ", width=width),
+        *unknown,
+    ]
+
+
+def short_heading(snapshot: Snapshot) -> str:
+    """Say on one line where and when was measured, and what was traced."""
+    return f"{snapshot.host}, {_when(snapshot)}, {_programs(snapshot)}"
+
+
+def _when(snapshot: Snapshot) -> str:
+    return f"{seconds(snapshot.duration_s)} from {snapshot.started}"
+
+
+def _programs(snapshot: Snapshot) -> str:
     pids: dict[str, list[int]] = {}
     for target in snapshot.targets:
         pids.setdefault(target.comm, []).append(target.pid)
     programs = [f"{comm} ({ranges(numbers)})" for comm, numbers in list(pids.items())[:_MANY_PROGRAMS]]
     rest = sum(len(numbers) for numbers in list(pids.values())[_MANY_PROGRAMS:])
-    if rest:
-        programs.append(f"and {counted(rest, 'process')} more")
-    when = f"{seconds(snapshot.duration_s)} from {snapshot.started}"
-    return [
-        *wrapped(f"{snapshot.host}, kernel {snapshot.kernel}, engine {snapshot.engine}, {when}", hanging="  ", width=width),
-        *wrapped(f"Traced: {', '.join(programs) or 'no process'}", hanging="  ", width=width),
-        *unknown,
-    ]
+    return ", ".join([*programs, *([f"and {counted(rest, 'process')} more"] if rest else [])]) or "no process"
 
 
 def _subject(snapshot: Snapshot) -> tuple[object, ...]:

@@ -14,12 +14,14 @@ from tests.browser import Tab, browser, chromium
 from tests.unit.reports.html.html_samples import RECORDINGS
 
 from ssllatency.model.handshakes import PHASES
+from ssllatency.output.recordings import read
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.plots.heatmap import HEAT
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import style_name
 from ssllatency.reports.words.parts import CLIENT_PIECES
 
+RECORDED = Path(__file__).resolve().parents[4] / "examples" / "recorded"
 CSS = files("ssllatency.reports.html").joinpath("templates/page.css").read_text(encoding="utf-8")
 WIDTHS = (320, 390, 820, 1400)
 _WAITS = tuple(style_name(part) for part in CLIENT_PIECES if part not in PHASES)
@@ -87,6 +89,18 @@ def test_in_a_browser(name: str, tab: Tab, tmp_path: Path) -> None:
         assert tab.value(_SMALLEST_LETTERS) >= 9.5
         assert tab.value(_OUTSIDE) == []
     assert tab.printed().startswith(b"%PDF")
+
+
+@pytest.mark.slow
+def test_no_column_is_cut_in_a_window_of_1000_pixels(tab: Tab, tmp_path: Path) -> None:
+    """Of a recorded change, whose table of parts has ten columns."""
+    before, after = (read(str(RECORDED / f"{name}.jsonl")) for name in ("before", "after"))
+    file = tmp_path / "page.html"
+    file.write_text(page(after, before), encoding="utf-8")
+    for width in (1000, 1280):
+        tab.show(file, width)
+        cut = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)"
+        assert tab.value(f"{cut}.map(one => one.querySelector('caption').textContent)") == []
 
 
 _SMALLEST_LETTERS = """Math.min(99, ...[...document.querySelectorAll('svg text')].filter(one => one.textContent.trim())

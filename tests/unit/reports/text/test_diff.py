@@ -11,7 +11,7 @@ from ssllatency.model.statistics.comparison import WALL, Change, Comparison, Sub
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.change import part_verdicts
 from ssllatency.reports.rows.changes import handshake_words
-from ssllatency.reports.text.diff import change_words
+from ssllatency.reports.rows.compared import change_words
 
 NOBODY: Any = None  # the headline reads neither total
 

@@ -83,11 +83,16 @@ def test_handshakes_fit(snapshot: Snapshot) -> None:
 def test_a_diff_fits(scale: int) -> None:
     before, after = recording_of(1, key_ns=700_000 * scale), recording_of(2, key_ns=1_900_000 * scale)
     comparison = compare(before, after)
-    text = diff.render(before, after, comparison, NARROW)
+    text = diff.render(before, after, comparison, NARROW, all_rows=True)
     assert fits(text)
     assert re.search(r"^  successful handshakes, wall$", text, re.MULTILINE)
     assert re.search(r"^ +MEAN .*P99$|^ +RATE +MEAN .*P99$", text, re.MULTILINE)
-    assert numbers(text.splitlines()) <= numbers(diff.render(before, after, comparison, FILE).splitlines())
+    whole = diff.render(before, after, comparison, FILE, all_rows=True)
+    assert numbers(text.splitlines()) <= numbers(whole.splitlines())
+    short = diff.render(before, after, comparison, NARROW)
+    assert fits(short)
+    assert len(short.splitlines()) < 35
+    assert numbers(short.splitlines()) <= numbers(whole.splitlines())
 
 
 def test_a_file_gets_all_columns_however_long_the_lines() -> None:
