@@ -152,7 +152,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if not arguments and sys.stdout.isatty():
+    if not arguments:
         from ssllatency.cli.host import targets
 
         return targets.run_alone()

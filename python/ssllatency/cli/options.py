@@ -232,6 +232,13 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--duration", type=seconds, metavar="TIME", help="stop after this time: 10 (seconds), 30s, 5m")
     parser.add_argument("-i", "--interval", type=seconds, metavar="TIME", help="print a report for each interval")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document per line")
+    add_verbose_option(parser)
+
+
+def add_verbose_option(parser: argparse.ArgumentParser) -> None:
+    """The option for all that is known of what tracing has cost."""
+    parser.add_argument("-v", "--verbose", action="store_true",
+                        help="say all that is known of what tracing has cost, and whom, in the report")  # fmt: skip
 
 
 def add_role_option(parser: argparse._ActionsContainer) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -73,7 +75,8 @@ def program_path(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Host:
-    """The host that the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency.
+    """The host that the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency, and
+    `command` all that was typed, "" where that isn't known.
     `trial` loads the BPF programs and says why the kernel refuses them, "" where it doesn't (trial.py); None leaves that
     out."""
 
@@ -87,12 +90,14 @@ class Host:
     which: Callable[[str], str | None] = program_path
     bcc: Callable[[], str] = bcc_version
     program: str = "ssllatency"
+    command: str = ""
     trial: Callable[[], str] | None = None
 
 
 def this_host() -> Host:
     """The machine that this runs on."""
-    return Host(object_path(), program=os.environ.get("SSLLATENCY_PROGRAM", "ssllatency"))
+    program = os.environ.get("SSLLATENCY_PROGRAM", "ssllatency")
+    return Host(object_path(), program=program, command=shlex.join([program, *sys.argv[1:]]))
 
 
 def findings(host: Host, engine: str = "") -> list[Finding]:
@@ -168,7 +173,7 @@ def _privileges(host: Host) -> Finding:
         return Finding("privileges", False, f"{who} of a user namespace has no rights on the kernel", _PRIVILEGED)
     if "CAP_SYS_ADMIN" in held or {"CAP_BPF", "CAP_PERFMON"} <= held:
         return Finding("privileges", True, f"{who} with {_listed(held)}")
-    remedy = _PRIVILEGED if host.euid == 0 else f"sudo {host.program}"
+    remedy = _PRIVILEGED if host.euid == 0 else f"sudo {host.command or host.program}"
     lacking = " and ".join(sorted({"CAP_BPF", "CAP_PERFMON"} - held))
     return Finding("privileges", False, f"{who} lacks {lacking}, or CAP_SYS_ADMIN", remedy)
 
@@ -176,7 +181,7 @@ def _privileges(host: Host) -> Finding:
 def _other_users(host: Host) -> Finding:
     if "CAP_SYS_PTRACE" in _capabilities(host):
         return Finding("other users' processes", True, "processes of every user can be examined")
-    remedy = "docker run --cap-add SYS_PTRACE --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
+    remedy = "docker run --cap-add SYS_PTRACE --pid=host ..." if host.euid == 0 else f"sudo {host.command or host.program}"
     return Finding("other users' processes", False, "without CAP_SYS_PTRACE only one's own processes can be examined", remedy)
 
 
@@ -187,7 +192,7 @@ def _replaced_files(host: Host) -> Finding:
     if not missing:
         return Finding("replaced files", True, "files can be opened that are no longer on disk as they are mapped")
     words = " ".join(f"--cap-add {name.removeprefix('CAP_')}" for name in missing)
-    remedy = f"docker run {words} --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
+    remedy = f"docker run {words} --pid=host ..." if host.euid == 0 else f"sudo {host.command or host.program}"
     detail = f"without {' and '.join(missing)} a library that was replaced or deleted under a process can't be traced"
     return Finding("replaced files", False, detail, remedy)
 
@@ -199,7 +204,7 @@ def _perf_events(host: Host) -> Finding | None:
     if not match or (int(match[1]), int(match[2])) >= _MULTI_UPROBES or "CAP_SYS_ADMIN" in _capabilities(host):
         return None
     detail = f"on Linux {host.release} uprobes are perf events, for which an updated kernel asks for CAP_SYS_ADMIN"
-    return Finding("perf events", False, detail, f"sudo {host.program}")
+    return Finding("perf events", False, detail, f"sudo {host.command or host.program}")
 
 
 def _btf(host: Host) -> Finding:

@@ -6,20 +6,23 @@ from __future__ import annotations
 import os
 import sys
 
+from ssllatency.output.printing import told
 from ssllatency.reports.text.page import WIDTH, Page
 
 # Tables don't fit into fewer columns than this.
 _NARROWEST = 80
 
 
-def output_page() -> Page:
+def output_page(*, verbose: bool = False) -> Page:
     """Return a page as wide as the terminal, within what reports are made for; beyond ASCII where its encoding is UTF-8. What
-    isn't a terminal gets lines as long as they are, without colours."""
+    isn't a terminal gets lines as long as they are, without colours. What stands on the same terminal already isn't said again,
+    unless `verbose` asks for all."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     unicode, columns = encoding == "utf8", _columns()
     if columns is None:
-        return Page(unicode=unicode)
-    return Page(min(WIDTH, columns), unicode, _shows_colours(), columns)
+        return Page(unicode=unicode, verbose=verbose)
+    seen = frozenset() if verbose or not sys.stderr.isatty() else told()
+    return Page(min(WIDTH, columns), unicode, _shows_colours(), columns, verbose, seen)
 
 
 def _columns() -> int | None:

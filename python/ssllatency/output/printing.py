@@ -17,6 +17,10 @@ _LAYOUT = "\n\t"
 _SEQUENCES = {FAILURE: "\x1b[1;31m", DOMINANT: "\x1b[1;33m", FINDING: "\x1b[1m", END: "\x1b[0m"}
 
 
+_MOST_TOLD = 200
+_TOLD: set[str] = set()
+
+
 class _Status:
     """The last line on the terminal, standard error: it shows progress, and gives way to any other text."""
 
@@ -74,7 +78,14 @@ def as_shown(text: str, *, colour: bool) -> str:
 
 def tell(sentence: str) -> None:
     """Writes a sentence to standard error, with the program's name before it, if it can be written there."""
+    if len(_TOLD) < _MOST_TOLD:
+        _TOLD.add(sentence)
     tell_line(f"ssllatency: {sentence}")
+
+
+def told() -> frozenset[str]:
+    """The sentences that were told so far."""
+    return frozenset(_TOLD)
 
 
 def tell_line(line: str) -> None:

@@ -66,11 +66,9 @@ _PERHAPS = {
     "Note",
     "Cost of tracing",
 }
-# What each report has near its end: the share, the hits and what one takes.
+# What each report has near its end.
 _COST = re.compile(
-    r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time \(\d+ probe hits, [\d.]+ (?:ns|us)\s+each\),\s+"
-    r"without\s+what\s+hits\s+push\s+out\s+of\s+caches\.$",
-    re.MULTILINE,
+    r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time\s+\(excluding\s+cache\s+effects\)", re.MULTILINE
 )
 Rows = dict[str, dict[str, str]]
 

@@ -25,8 +25,10 @@ from ssllatency import abi
 from ssllatency.cli import command_line
 from ssllatency.cli.command_line import SUBCOMMANDS, build_parser, run
 from ssllatency.cli.host import doctor
-from ssllatency.cli.live import load, trace
+from ssllatency.cli.live import export, load, trace
+from ssllatency.engines.doctor import this_host
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
+from ssllatency.export.split.speaker import Address
 from ssllatency.targets import Selection
 from ssllatency.tracing.handshake_sources import request_for
 
@@ -153,7 +155,6 @@ def test_the_collector_rests_while_modules_are_brought_in(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        ([], 2, "SUBCOMMAND"),
         (["nope"], 2, "invalid choice: 'nope'"),
         (["trace", "-p", "0"], 2, "0 isn't a PID"),
         (["trace", "-p", "12x"], 2, "12x isn't a PID"),
@@ -439,3 +440,24 @@ def test_expert_options_come_last() -> None:
         assert (
             text.index("targets (any") < text.index("attaching:") < text.index("expert options:") < text.index("--no-cache  ")
         )
+
+
+def test_alone_it_lists_once_wherever_its_output_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    printed = capsys.readouterr()
+    assert "Next:" in printed.out
+    assert printed.err == ""  # nobody's handshakes are counted, for which it would be traced
+
+
+def test_advice_has_the_command_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSLLATENCY_PROGRAM", "tools/ssllatency")
+    monkeypatch.setattr("sys.argv", ["-c", "handshakes", "--comm", "a b"])
+    assert this_host().command == "tools/ssllatency handshakes --comm 'a b'"
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("8080", "127.0.0.1", 8080), (":8080", "", 8080), ("0.0.0.0:8080", "0.0.0.0", 8080), ("[::1]:8080", "::1", 8080)],
+)
+def test_a_port_alone_is_loopbacks(text: str, host: str, port: int) -> None:
+    assert export.listen_address(text) == Address(host, port)

@@ -242,3 +242,15 @@ def test_a_file_is_read_within_a_bound_that_is_named(tmp_path: Path, monkeypatch
     monkeypatch.setattr(recordings, "MOST_BYTES", 1 << 20)
     with pytest.raises(SsllatencyError, match=r"sparse\.jsonl is larger than 1 MiB: record with longer intervals"):
         read(str(tmp_path / "sparse.jsonl"))
+
+
+def test_a_file_that_is_none_is_named(before: str, tmp_path: Path, capsys: Printed) -> None:
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text("garbage\n")
+    for command in (
+        ["report", str(wrong)],
+        ["diff", before, str(wrong)],
+        ["merge", before, str(wrong), "-o", str(tmp_path / "m")],
+    ):
+        assert run(command) == 1
+        assert f"{wrong}: this is not a measurement that ssllatency can read: " in capsys.readouterr().err

@@ -143,6 +143,13 @@ def test_counts_that_agree() -> None:
     assert says(snapshot(FULL, FULL, client=ranged(1, None)), "agree with ab's connections, 1 or more (reasons)")
 
 
+def test_counts_do_not_agree_where_requests_failed() -> None:
+    failed = replace(ranged(0, 20), figures=(Figure("failed", 10, "count", "no answer"),))
+    made = snapshot(FULL, FULL, client=failed)
+    assert says(made, "are within ab's connections, 0 to 20 (reasons), but 10 of its requests failed")
+    assert not says(made, "agree")
+
+
 def test_counts_that_differ() -> None:
     assert says(snapshot(FULL), "1 successful handshake is 2 fewer than ab's 3 connections", "another process serves that port")
     assert says(snapshot(FULL, FAILED), "2 fewer than", "another process serves that port")

@@ -12,7 +12,8 @@ from tests.unit.reports.report_samples import busy
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
-from ssllatency.reports.rows.cost import cost_sentences
+from ssllatency.reports.rows.cost import cost_line, cost_sentences
+from ssllatency.reports.text.page import Page
 from ssllatency.reports.text.trace import render
 
 COST = TracingCost(
@@ -27,18 +28,17 @@ COST = TracingCost(
 
 def test_one_sentence_says_the_share_and_what_a_hit_takes() -> None:
     assert cost_sentences(COST) == [
-        "Cost of tracing: 1.4 % of the traced processes' CPU time (1000 probe hits, 700 ns each), without what hits push out of"
-        " caches."
+        "Cost of tracing: 1.4 % of the traced processes' CPU time (1000 probe hits, 700 ns each), excluding cache effects."
     ]
 
 
 def test_what_is_not_known_is_said_to_be_missing() -> None:
     assert cost_sentences(replace(COST, run_ns=None)) == [
         "Cost of tracing: at least 1.0 % of the traced processes' CPU time (1000 probe hits, 500 ns each beside the BPF"
-        " programs' own run time, which isn't known), without what hits push out of caches."
+        " programs' own run time, which isn't known), excluding cache effects."
     ]
     assert cost_sentences(replace(COST, cpu_ns=None)) == [
-        "Cost of tracing: 700 us of CPU time (1000 probe hits, 700 ns each), without what hits push out of caches."
+        "Cost of tracing: 700 us of CPU time (1000 probe hits, 700 ns each), excluding cache effects."
     ]
     assert cost_sentences(None) == []
 
@@ -60,17 +60,41 @@ def test_programs_elsewhere_are_told_of() -> None:
 def test_what_the_processes_show_is_told_beside_it() -> None:
     assert cost_sentences(replace(COST, seen_ns=1_000_000)) == [
         "Cost of tracing: 1.4 % of the traced processes' CPU time (1000 probe hits, 700 ns each).",
-        "With what hits push out of caches it was 2.0 %, by the processes' CPU time for each system call before, while and"
+        "With cache effects it was 2.0 %, by the processes' CPU time for each system call before, while and"
         " after they were traced.",
     ]
 
 
 def test_who_hit_no_probe_paid_nothing() -> None:
     assert cost_sentences(TracingCost(0, 0, 0, 50_000_000)) == []
+    assert cost_line(TracingCost(0, 0, 0, 50_000_000)) == cost_line(None) == ""
+
+
+def test_one_line_has_all_that_matters() -> None:
+    own = "Cost of tracing: 1.4 % of the traced processes' CPU time"
+    assert cost_line(COST) == f"{own} (excluding cache effects)."
+    assert cost_line(replace(COST, seen_ns=1_000_000)) == f"{own} (2.0 % with cache effects)."
+    others = replace(COST, other_hits=20, other_ns=14_000, elsewhere_ns=5)
+    assert cost_line(others) == f"{own} (excluding cache effects), and 14.0 us of processes that use the same files."
+    assert cost_line(replace(others, hits=0)) == "Cost of tracing: 14.0 us of processes that use the same files."
 
 
 def test_the_report_ends_with_it() -> None:
-    assert "\nCost of tracing: 1.4 % of the traced processes' CPU time" in render(replace(busy(), cost=COST))
+    costly = replace(busy(), cost=replace(COST, other_hits=20, other_ns=14_000, elsewhere_ns=3_000_000))
+    lines = [line for line in render(costly).splitlines() if "CPU time" in line or "Programs" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("Cost of tracing: 1.4 % of the traced processes' CPU time")
+    verbose = render(costly, Page(verbose=True))
+    assert "1000 probe hits, 700 ns each" in verbose
+    assert "Programs that aren't at probes took 3.00 ms" in verbose
+
+
+def test_what_stands_on_the_terminal_already_is_not_said_again() -> None:
+    noted = replace(busy(), notes=("One was late.", "Two were later."))
+    assert "Note: One was late." in render(noted)
+    shown = render(noted, Page(told=frozenset({"One was late."})))
+    assert "One was late." not in shown
+    assert "Note: Two were later." in shown
 
 
 @pytest.mark.parametrize(

@@ -31,19 +31,20 @@ def images(*operations: OperationPlan) -> list[TracedImage]:
 @pytest.mark.parametrize(
     ("operations", "costs", "price"),
     [
-        ((planned("SSL_read", Cost.EMULATED),), COSTS, "about 1.30 us longer."),
+        ((planned("SSL_read", Cost.EMULATED),), COSTS, "about 1.30 us a call"),
         (
             (planned("SSL_read", Cost.EMULATED), planned("SSL_read_ex", Cost.SINGLE_STEPPED)),
             COSTS,
-            "about 1.30 us longer, of some up to 14.7 us.",
+            "about 1.30 us a call, up to 14.7 us",
         ),
-        ((planned("SSL_free", Cost.SINGLE_STEPPED),), COSTS, "about 1.30 us longer."),
-        ((planned("SSL_read", Cost.EMULATED),), None, "about two traps into the kernel more."),
+        ((planned("SSL_free", Cost.SINGLE_STEPPED),), COSTS, "about 1.30 us a call"),
+        ((planned("SSL_read", Cost.EMULATED),), None, "two traps into the kernel a call"),
     ],
 )
 def test_the_price_is_this_machines(operations: tuple[OperationPlan, ...], costs: HitCosts | None, price: str) -> None:
     sentence = who_pays([Process(7, 1, "curl", 0)], images(*operations), costs)
-    assert f"takes them {price} --links process spares them" in sentence
+    assert f"pays for the probes as well ({price}): curl (PID 7); --links process spares them." in sentence
+    assert len(sentence) < 160
 
 
 def test_many_others_are_a_short_sentence() -> None:
@@ -56,7 +57,7 @@ def test_many_others_are_a_short_sentence() -> None:
 def test_an_option_is_only_named_where_the_command_has_it() -> None:
     curl = [Process(7, 1, "curl", 0)]
     with_option, without = (who_pays(curl, [], None, has_links_option=has) for has in (True, False))
-    assert with_option.startswith(f"{without} --links process spares them")
+    assert with_option == f"{without.removesuffix('.')}; --links process spares them."
 
 
 def test_a_name_controls_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -53,12 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_alone() -> int:
-    """Do what `ssllatency` alone does on a terminal: the list, where it may trace the rates of handshakes, and the line to type
-    next."""
+    """Do what `ssllatency` alone does: the list, and the line to type next; on a terminal, where it may trace, also the rates
+    of handshakes."""
     surveyed = _surveyed(Selection())
     _print(surveyed)
     families = [family for family in listing.families(surveyed) if _is_traced(family)]
-    seen = _look_at([family for family in families if family.first.listens and _shows_handshakes(family)])
+    listening = [family for family in families if family.first.listens and _shows_handshakes(family)]
+    seen = _look_at(listening) if sys.stdout.isatty() else {}
     busiest = max(families, key=lambda family: _seen_of(family, seen)[0], default=None)
     show("\n".join(["", *_next_lines(busiest)]))
     return 0
@@ -155,15 +158,16 @@ def _seen_of(family: listing.ProcessFamily, seen: Mapping[int, Seen]) -> tuple[f
 
 
 def _next_lines(family: listing.ProcessFamily | None) -> list[str]:
-    sudo = "" if os.geteuid() == 0 else "sudo "
+    program = shlex.quote(os.environ.get("SSLLATENCY_PROGRAM", "ssllatency"))
+    sudo = program if os.geteuid() == 0 else f"sudo {program}"
     if family is None:
-        return ["Next:", "  ssllatency help             # all commands"]
+        return ["Next:", f"  {program} help             # all commands"]
     pid, name = family.first.process.pid, printable(family.first.process.comm)
-    handshakes = {f"{sudo}ssllatency handshakes -p {pid} -d 10s": f"where the time of {name}'s handshakes goes"}
+    handshakes = {f"{sudo} handshakes -p {pid} -d 10s": f"where the time of {name}'s handshakes goes"}
     lines = {
         **(handshakes if _shows_handshakes(family) else {}),
-        f"{sudo}ssllatency trace -p {pid} -d 10s": "how long its TLS functions take",
-        "ssllatency help": "all commands",
+        f"{sudo} trace -p {pid} -d 10s": "how long its TLS functions take",
+        f"{program} help": "all commands",
     }
     width = max(map(len, lines))
     return ["Next:", *(f"  {line:{width}}  # {what}" for line, what in lines.items())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from ssllatency.cli import options
 from ssllatency.cli.kept import history
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="a recording, or documents of schema ssllatency/1, - for standard input")  # fmt: skip
     parser.add_argument("--by-process", action="store_true", help="print a section for each process")
     parser.add_argument("--intervals", action="store_true", help="print a report for each interval instead of one for all")
+    options.add_verbose_option(parser)
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument(
         "--json", action="store_true", help="print JSON, schema ssllatency/1; with --intervals one document per line"
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
-            page = output_page()
+            page = output_page(verbose=arguments.verbose)
             text = "\n".join(_reports(snapshot, page, by_process=arguments.by_process))
             show(text, end="\n" if arguments.intervals else "", colour=page.colour)
     return 0

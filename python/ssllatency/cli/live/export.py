@@ -86,7 +86,7 @@ def _announce(speech: speaker.NetworkSettings) -> None:
 
 
 def _speech(arguments: argparse.Namespace, environment: Mapping[str, str]) -> speaker.NetworkSettings:
-    listen = None if arguments.listen == _NOWHERE else _address(arguments.listen)
+    listen = None if arguments.listen == _NOWHERE else listen_address(arguments.listen)
     push = push_settings(arguments.otlp, environment)
     if listen is None and push is None:
         raise SsllatencyError("--listen none leaves nobody to export to: add --otlp URL.", 2)
@@ -95,8 +95,10 @@ def _speech(arguments: argparse.Namespace, environment: Mapping[str, str]) -> sp
     return speaker.NetworkSettings(listen, arguments.web_config, push, user_ids(arguments.user))
 
 
-def _address(text: str) -> speaker.Address:
-    """ADDRESS:PORT; an address of IPv6 stands in brackets."""
+def listen_address(text: str) -> speaker.Address:
+    """Read ADDRESS:PORT; an address of IPv6 stands in brackets. A port alone is loopback's."""
+    if text.isdecimal():
+        text = f"127.0.0.1:{text}"
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536 or (":" in host and not (host[0] == "[" and host[-1] == "]")):
         raise SsllatencyError(f"--listen {text} isn't ADDRESS:PORT, like {_LISTEN} or [::1]:9743.", 2)

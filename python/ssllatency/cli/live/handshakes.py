@@ -85,7 +85,7 @@ def _printers(arguments: argparse.Namespace) -> tuple[Callable[[Sequence[Single]
     before: Snapshot | None = None
 
     def show_singles(singles: Sequence[Single]) -> None:
-        page = output_page()
+        page = output_page(verbose=arguments.verbose)
         for single in singles:
             show(document.single_to_json(single) if arguments.json else "\n".join(endings.single_lines(single, page)))
 
@@ -94,7 +94,7 @@ def _printers(arguments: argparse.Namespace) -> tuple[Callable[[Sequence[Single]
         if arguments.json:
             show(document.to_json(snapshot))
         else:
-            page = output_page()
+            page = output_page(verbose=arguments.verbose)
             show(report.render(snapshot, page, before), end="\n" if arguments.interval else "", colour=page.colour)
         before = snapshot
 

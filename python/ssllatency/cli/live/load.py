@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="stop the tool after this time (a minute past its own duration, else an hour)")  # fmt: skip
     parser.add_argument("--functions", action="store_true", help="also measure each function, as trace does")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1 with the member client")
+    options.add_verbose_option(parser)
     group = parser.add_argument_group("a matrix of measurements instead of one run")
     group.add_argument("--matrix", metavar="FILE", help="run every combination of the factors in this TOML file")
     group.add_argument(
@@ -170,7 +171,7 @@ def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
     if arguments.json:
         show(document.to_json(snapshot))
         return
-    page = output_page()
+    page = output_page(verbose=arguments.verbose)
     show(client_text.render(snapshot, page), end="", colour=page.colour)
     if snapshot.series:
         show("\n" + text.render(snapshot, page), end="", colour=page.colour)

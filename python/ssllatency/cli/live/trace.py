@@ -95,7 +95,7 @@ def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
         if arguments.json:
             show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
-            page = output_page()
+            page = output_page(verbose=arguments.verbose)
             report = text.render(snapshot, page, by_process=arguments.by_process, before=before)
             show(report, end="\n" if arguments.interval else "", colour=page.colour)
         before = snapshot

@@ -9,7 +9,7 @@ each is an interval; those of one host make a run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from ssllatency.bounded_json import parsed
@@ -61,7 +61,8 @@ def from_text(text: str, label: str) -> Recording:
     if isinstance(first, dict) and first.get("schema") == SCHEMA:
         return Recording(tuple(_recorded(lines, bool(last), label)), label)
     if not isinstance(first, dict) or not any(line.strip() for line in (*lines[1:], last)):
-        return Recording.of([document.from_json(text)], label)
+        with _at(label):
+            return Recording.of([document.from_json(text)], label)
     return Recording(tuple(_documents(lines, bool(last), label)), label)
 
 
@@ -148,11 +149,16 @@ def _parsed(text: str) -> object:
         return None
 
 
-@contextmanager
-def _in_line(label: str, number: int) -> Iterator[None]:
+def _in_line(label: str, number: int) -> AbstractContextManager[None]:
     """Refuse what is refused within with the line's number."""
+    return _at(f"{label}, line {number}")
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Refuse what is refused within with the place that it is at."""
     try:
         yield
     except SsllatencyError as error:
         sentence = str(error)
-        raise SsllatencyError(f"{label}, line {number}: {sentence[:1].lower()}{sentence[1:]}") from None
+        raise SsllatencyError(f"{place}: {sentence[:1].lower()}{sentence[1:]}") from None

@@ -9,6 +9,9 @@ from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.words.units import capitalized, counted, seconds, share
 
+# What load generators call requests or connections that came to nothing.
+_FAILED = ("failed", "errored", "connect errors", "read errors", "write errors", "timeouts")
+
 
 def checks(snapshot: Snapshot) -> tuple[str, ...]:
     """The sentences; none where one side is missing."""
@@ -43,7 +46,18 @@ def _counts(client: ClientReport, number: int, snapshot: Snapshot) -> str:
         return f"{server} {_are(number)} {more} more than {clients} can be: other clients were served meanwhile."
     if connections.least == connections.most:
         return f"{server} {_are(number)} {clients}, one for one."
+    if failed := _failed(client):
+        requests = f"{counted(failed, 'request')} of it failed" if failed == 1 else f"{failed} of its requests failed"
+        return (
+            f"{server} {_are(number)} within {clients} ({connections.why}), but {requests}: what became of these isn't known."
+        )
     return f"{server} agree{'s' if number == 1 else ''} with {clients} ({connections.why})."
+
+
+def _failed(client: ClientReport) -> int:
+    """How many of its requests failed, as far as it says."""
+    figures = (client.figure(name) for name in _FAILED)
+    return round(max((figure.value for figure in figures if figure), default=0))
 
 
 def _client(client: ClientReport, connections: ConnectionBounds) -> str:

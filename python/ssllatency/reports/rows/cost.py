@@ -7,6 +7,18 @@ from ssllatency.model.cost import TracingCost
 from ssllatency.reports.words.units import counted, duration, share
 
 
+def cost_line(cost: TracingCost | None) -> str:
+    """The costs to the traced processes and to others in one short sentence; "" where that isn't known, or nobody has paid."""
+    if cost is None:
+        return ""
+    is_seen = cost.seen_ns is not None and cost.cpu_ns
+    caches = f"{share(cost.seen_ns or 0, cost.cpu_ns or 0)} with" if is_seen else "excluding"
+    own = f"{_paid(cost)} ({caches} cache effects)" if cost.hits else ""
+    others = f"{duration(cost.other_ns)} of processes that use the same files" if cost.other_hits else ""
+    paid = ", and ".join(filter(None, (own, others)))
+    return f"Cost of tracing: {paid}." if paid else ""
+
+
 def cost_sentences(cost: TracingCost | None) -> list[str]:
     """The costs to the traced processes, then those to others; nothing where that isn't known, or nobody has paid."""
     if cost is None:
@@ -14,11 +26,11 @@ def cost_sentences(cost: TracingCost | None) -> list[str]:
     sentences = []
     if cost.hits:
         is_seen = cost.seen_ns is not None and cost.cpu_ns
-        beyond = "" if is_seen else ", without what hits push out of caches"
+        beyond = "" if is_seen else ", excluding cache effects"
         sentences.append(f"Cost of tracing: {_paid(cost)} ({counted(cost.hits, 'probe hit')}, {_each(cost)}){beyond}.")
     if cost.seen_ns is not None and cost.cpu_ns:
         sentences.append(
-            f"With what hits push out of caches it was {share(cost.seen_ns, cost.cpu_ns)}, by the processes' CPU time for each"
+            f"With cache effects it was {share(cost.seen_ns, cost.cpu_ns)}, by the processes' CPU time for each"
             " system call before, while and after they were traced."
         )
     if cost.other_hits:

@@ -10,9 +10,9 @@ from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.rows import losses as loss_rows
-from ssllatency.reports.rows.cost import cost_sentences
+from ssllatency.reports.rows.cost import cost_line, cost_sentences
 from ssllatency.reports.rows.unclassified import unclassified
-from ssllatency.reports.text.page import WIDTH, wrapped
+from ssllatency.reports.text.page import WIDTH, Page, wrapped
 from ssllatency.reports.words.units import counted, printable, ranges, seconds
 
 _MANY_PROGRAMS = 8
@@ -73,11 +73,12 @@ def lost(losses: Losses, handshakes: Handshakes | None = None, title: str = "Los
     return [title, *lines] if lines else []
 
 
-def costs(cost: TracingCost | None, width: int = WIDTH) -> list[list[str]]:
-    """The cost of tracing, a block for each sentence."""
-    return [wrapped(sentence, hanging="  ", width=width) for sentence in cost_sentences(cost)]
+def costs(cost: TracingCost | None, page: Page) -> list[list[str]]:
+    """The cost of tracing in one sentence; with `verbose` all that is known of it, a block for each."""
+    sentences = cost_sentences(cost) if page.verbose else list(filter(None, (cost_line(cost),)))
+    return [page.wrapped(sentence, hanging="  ") for sentence in sentences]
 
 
-def notes(sentences: Iterable[str], width: int = WIDTH) -> list[list[str]]:
-    """A block for each sentence."""
-    return [wrapped(f"Note: {sentence}", hanging="  ", width=width) for sentence in sentences]
+def notes(sentences: Iterable[str], page: Page) -> list[list[str]]:
+    """A block for each sentence that its reader wasn't told before."""
+    return [page.wrapped(f"Note: {sentence}", hanging="  ") for sentence in sentences if sentence not in page.told]

@@ -32,8 +32,8 @@ def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False, 
     beyond = [
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, width=page.width),
-        *costs(snapshot.cost, page.width),
-        *notes(snapshot.notes, page.width),
+        *costs(snapshot.cost, page),
+        *notes(snapshot.notes, page),
     ]
     return joined([heading(snapshot, page.width, before), *_functions(snapshot, page, by_process), *beyond])
 

@@ -97,26 +97,22 @@ def maps_any(pid: int, files: Collection[Identity]) -> bool:
 def who_pays(
     others: Sequence[Process], images: Iterable[TracedImage], costs: HitCosts | None, *, has_links_option: bool = True
 ) -> str:
-    """The sentences about other processes that pay for shared links: how many, who, how much, and how to spare them, where the
-    command has an option for that. `costs` are this machine's; None where they aren't known."""
+    """Say which other processes pay for shared links, how much a call, and how to spare them, where the command has an option
+    for that. `costs` are this machine's; None where they aren't known."""
     verbs = "maps the same files and pays" if len(others) == 1 else "map the same files and pay"
-    advice = (
-        " --links process spares them, but misses the calls that a new child makes before it has probes of its own (such"
-        " children count as traced late)."
-    )
+    advice = "; --links process spares them" if has_links_option else ""
     return (
-        f"{counted(len(others), 'other process')} {verbs} for the probes as well, as will those that start later: "
-        f"{listing.named(others)}. {_price(images, costs)}{advice if has_links_option else ''}"
+        f"{counted(len(others), 'other process')} {verbs} for the probes as well ({_price(images, costs)}):"
+        f" {listing.named(others)}{advice}."
     )
 
 
 def _price(images: Iterable[TracedImage], costs: HitCosts | None) -> str:
     if costs is None:
-        return "Each call of a traced function takes them about two traps into the kernel more."
+        return "two traps into the kernel a call"
     plans = [plan for image in images for plan in image.plan.operations if not BY_NAME[plan.operation].only_entry]
     calls = sorted(cost_ns(plan, costs) for plan in plans) or [2 * costs.emulated]
-    dearest = f", of some up to {duration(calls[-1])}" if calls[-1] >= 1.5 * calls[0] else ""
-    return f"A call of a traced function takes them about {duration(calls[0])} longer{dearest}."
+    return f"about {duration(calls[0])} a call{f', up to {duration(calls[-1])}' if calls[-1] >= 1.5 * calls[0] else ''}"
 
 
 def _pids() -> list[int]:

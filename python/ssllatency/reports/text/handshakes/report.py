@@ -49,8 +49,8 @@ def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> li
         loss_rows.handshakes_in_flight(handshakes.in_flight),
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, handshakes, width=page.width),
-        *costs(snapshot.cost, page.width),
-        *notes(loss_rows.notes(snapshot), page.width),
+        *costs(snapshot.cost, page),
+        *notes(loss_rows.notes(snapshot), page),
         _diagnosis(handshakes, snapshot.duration_s, page),
     ]
 
