@@ -21,6 +21,7 @@ from ssllatency.model.live.rows import LiveRow
 from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.colours import coloured
 from ssllatency.output.screen.dialogs import CommandScreen, LineScreen, TextScreen
+from ssllatency.output.screen.keys import apart
 from ssllatency.output.screen.recorder import ScreenRecorder
 from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.screen import State, chosen_words, compose, explanation
@@ -121,10 +122,24 @@ class TopApp(App[None]):
         self.begin_capture_print(self)
         self._begin(self)
 
+    async def on_event(self, event: events.Event) -> None:
+        """Act on keys at once, in their order: Textual passes them on from one queue to the next, so that a key that follows
+        another too fast goes to a screen that the one before has left."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        for key in apart(event):
+            if isinstance(self.screen, LineScreen) and self.screen.typed(key):
+                continue
+            if not await self._check_bindings(key.key, priority=True) and not await self._check_bindings(key.key):
+                await super().on_event(key)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In a dialog keys are its own, but for those that end or stop the whole program."""
+        """In a dialog keys are its own, but for those that end or stop the whole program, or record."""
         del parameters
-        return len(self.screen_stack) == 1 or action in _ALWAYS
+        if len(self.screen_stack) == 1 or action in _ALWAYS:
+            return True
+        return action == "record" and not isinstance(self.screen, LineScreen)
 
     def on_print(self, event: events.Print) -> None:
         """Take what other parts tell the user while the screen is ours."""
@@ -214,14 +229,14 @@ class TopApp(App[None]):
             position = now.rows.index(now.chosen) + rows
             self._choose(replace(self._choice, row=now.rows[max(0, min(position, len(now.rows) - 1))].name))
 
-    def action_filter(self) -> None:
+    async def action_filter(self) -> None:
         """Asks for a text that names contain."""
 
         def take(text: str | None) -> None:
             if text is not None:
                 self._choose(replace(self._choice, contains=text.strip()))
 
-        self.push_screen(LineScreen("only rows whose name contains ...", self._choice.contains), take)
+        await self.push_screen(LineScreen("only rows whose name contains ...", self._choice.contains), take)
 
     def action_pause(self) -> None:
         """Stops drawing what is new, or goes on."""

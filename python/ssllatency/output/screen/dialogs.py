@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.events import Key
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Log, Static
 
@@ -100,11 +101,22 @@ class LineScreen(ModalScreen[str | None]):
         super().__init__()
         self._prompt, self._value = prompt, value
 
+    def on_mount(self) -> None:
+        self.set_focus(self.query_one(Input))
+
     def compose(self) -> ComposeResult:
         yield Input(self._value, placeholder=self._prompt, compact=True)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+    def typed(self, key: Key) -> bool:
+        """Take a character of the line, or its end; False for keys that move within it."""
+        line = self.query_one(Input)
+        if key.key == "enter":
+            self.dismiss(line.value)
+        elif key.is_printable and key.character:
+            line.insert_text_at_cursor(key.character)
+        else:
+            return False
+        return True
 
     def action_give_up(self) -> None:
         """Leaves it as it was."""
