@@ -45,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="what rows stand for at first: service, process, function, a label of --by (service)")  # fmt: skip
     parser.add_argument("--sort", metavar="COLUMN", default="rate",
                         help="the column that orders the rows at first: name, rate, failed, p50, p99, … (rate)")  # fmt: skip
-    parser.add_argument("--filter", metavar="TEXT", default="", help="only rows whose name contains this, at first")
+    parser.add_argument(
+        "--filter",
+        metavar="TEXT",
+        default="",
+        help="only rows with this in their name or service, at first; or pod:TEXT, namespace:TEXT",
+    )
     parser.add_argument("--by", type=options.labels, default=(), metavar="LABEL,…",
                         help="more labels that rows can stand for: sni, port, peer, version, cipher, …")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", default="",

@@ -236,7 +236,7 @@ class TopApp(App[None]):
             if text is not None:
                 self._choose(replace(self._choice, contains=text.strip()))
 
-        await self.push_screen(LineScreen("only rows whose name contains ...", self._choice.contains), take)
+        await self.push_screen(LineScreen("web, or service:web pod:web namespace:web name:web", self._choice.contains), take)
 
     def action_pause(self) -> None:
         """Stops drawing what is new, or goes on."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from ssllatency.model.handshakes import Label, Part, RequestedSide
 from ssllatency.model.live.history import History, HistoryInterval, Tally, Window, counts, tallies
 from ssllatency.model.live.reading import FUNCTION, SERVICE
+from ssllatency.model.live.row_filter import RowFilter
 from ssllatency.model.live.rows import LiveRow, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
 from ssllatency.reports.words.label_words import LABELS
@@ -116,8 +117,8 @@ def shown(history: History, choice: ViewChoice) -> Shown | None:
     if window is None or newest is None:
         return None
     every = ordered(rows(window.snapshot, choice.view, newest.services), choice.view, choice.sort, ascending=choice.ascending)
-    wanted = choice.contains.lower()
-    kept = tuple(row for row in every if wanted in row.name.lower())
+    wanted = RowFilter.of(choice.contains)
+    kept = tuple(row for row in every if wanted.matches(row, newest.services))
     chosen = next((row for row in kept if row.name == choice.row), kept[0] if kept else None)
     return Shown(
         choice,
