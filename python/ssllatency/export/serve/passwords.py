@@ -34,7 +34,7 @@ class Passwords:
         try:
             import bcrypt
         except ModuleNotFoundError:
-            raise SsllatencyError("basic_auth_users needs the package bcrypt: pip install 'ssllatency[export]'.") from None
+            raise SsllatencyError("basic_auth_users needs the package bcrypt: pip install bcrypt.") from None
 
         self._check = bcrypt.checkpw
         self._users = dict(users)

@@ -53,7 +53,7 @@ def _parsed(name: str) -> Any:
     try:
         import yaml
     except ModuleNotFoundError:
-        raise SsllatencyError("--web-config needs the package PyYAML: pip install 'ssllatency[export]'.") from None
+        raise SsllatencyError("--web-config needs the package PyYAML: pip install PyYAML.") from None
     try:
         with Path(name).open("rb") as file:
             return yaml.safe_load(file.read(_LARGEST))

@@ -159,7 +159,7 @@ def _pusher(speech: NetworkSettings, source: TracerReadings) -> Callable[[], Non
 
         delivery = Delivery(speech.push)
     except ModuleNotFoundError:
-        raise SsllatencyError("--otlp needs the package opentelemetry-proto: pip install 'ssllatency[export]'.") from None
+        raise SsllatencyError("--otlp needs the package opentelemetry-proto: pip install opentelemetry-proto.") from None
     pusher = Pusher(speech.push, delivery, source.read)
     source.more = pusher.counted.added_to
     return pusher.run

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from importlib import metadata
 
 from ssllatency.errors import SsllatencyError
@@ -22,7 +24,11 @@ def need_textual() -> None:
 
 
 def _advice() -> str:
-    return "`pip install 'ssllatency[top]'` in a virtual environment, or add --plain to print lines."
+    """Name what there is to install, and into which Python; --plain needs nothing."""
+    needed = f"'textual>={_OLDEST},<{_NEWER}'"
+    if sys.prefix != sys.base_prefix:
+        return f"`{shlex.quote(sys.executable)} -m pip install {needed}`, or add --plain to print lines."
+    return f"add --plain to print lines, or run ssllatency in a virtual environment with it: `pip install {needed}`."
 
 
 def forget_settings() -> None:

@@ -40,5 +40,5 @@ def _need(name: str) -> None:
     except ImportError:
         raise SsllatencyError(
             f"An HTML page is drawn with {name}, which isn't installed: `apt-get install python3-{name}`,"
-            " or `pip install 'ssllatency[html]'` in a virtual environment."
+            " or `pip install jinja2 matplotlib` in a virtual environment."
         ) from None
