@@ -381,7 +381,7 @@ def test_without_textual_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
         raise metadata.PackageNotFoundError
 
     monkeypatch.setattr(metadata, "version", absent)
-    with pytest.raises(SsllatencyError, match=r"pip install 'ssllatency\[top\]'.*--plain"):
+    with pytest.raises(SsllatencyError, match=r"pip install 'textual>=8,<9'.*--plain"):
         need_textual()
     monkeypatch.setattr(metadata, "version", lambda _: "0.1.13")
     with pytest.raises(SsllatencyError, match=r"not 0\.1\.13"):
