@@ -96,8 +96,15 @@ class Host:
 
 def this_host() -> Host:
     """The machine that this runs on."""
-    program = os.environ.get("SSLLATENCY_PROGRAM", "ssllatency")
+    program = typed_program()
     return Host(object_path(), program=program, command=shlex.join([program, *sys.argv[1:]]))
+
+
+def typed_program() -> str:
+    """Return the program as one types it: by its name alone where it was found on the PATH."""
+    program = os.environ.get("SSLLATENCY_PROGRAM", "ssllatency")
+    folder, name = os.path.split(program)
+    return name if folder in os.environ.get("PATH", "").split(os.pathsep) else program
 
 
 def findings(host: Host, engine: str = "") -> list[Finding]:

@@ -59,7 +59,7 @@ def test_it_names_the_busiest_server_and_the_line_to_type_next(certificates: Pat
     [rate] = re.findall(rf"^{server.master_pid} \+1 +nginx +(\d+) +0 %$", printed, re.MULTILINE)
     assert int(rate) > 0
     assert re.search(rf"^{idle.master_pid} \+1 +nginx +0 +-$", printed, re.MULTILINE)
-    assert f"  ssllatency handshakes -p {server.master_pid} -d 10s" in printed
+    assert f"  {PROGRAM} handshakes -p {server.master_pid} -d 10s" in printed
     assert re.search(r"other process(es)? maps? the same files", printed)  # this one, for one
     assert "--links" not in printed
 

@@ -453,6 +453,9 @@ def test_advice_has_the_command_as_it_was_typed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SSLLATENCY_PROGRAM", "tools/ssllatency")
     monkeypatch.setattr("sys.argv", ["-c", "handshakes", "--comm", "a b"])
     assert this_host().command == "tools/ssllatency handshakes --comm 'a b'"
+    monkeypatch.setenv("SSLLATENCY_PROGRAM", "/usr/bin/ssllatency")  # as a script that the PATH led to is told
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin")
+    assert this_host().command == "ssllatency handshakes --comm 'a b'"
 
 
 @pytest.mark.parametrize(

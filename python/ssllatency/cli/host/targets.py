@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
+from ssllatency.engines.doctor import typed_program
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell, tell_line
@@ -158,7 +159,7 @@ def _seen_of(family: listing.ProcessFamily, seen: Mapping[int, Seen]) -> tuple[f
 
 
 def _next_lines(family: listing.ProcessFamily | None) -> list[str]:
-    program = shlex.quote(os.environ.get("SSLLATENCY_PROGRAM", "ssllatency"))
+    program = shlex.quote(typed_program())
     sudo = program if os.geteuid() == 0 else f"sudo {program}"
     if family is None:
         return ["Next:", f"  {program} help             # all commands"]
