@@ -688,7 +688,7 @@ def test_a_child_that_the_kernel_refuses_is_a_loss_and_ends_nothing(
     assert "nginx (101) isn't traced: the kernel refused to probe it." in capsys.readouterr().err
 
 
-PAY = re.compile(r"^(\d+) other process(?:es)? maps? the same files and pays? .*: (.*)\. Each call")
+PAY = re.compile(r"^(\d+) other process(?:es)? maps? the same files and pays? .*?\): (.*?)(?:; --links|\.$)")
 
 
 def paying(session: Session) -> list[tuple[str, ...]]:
