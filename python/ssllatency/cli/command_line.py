@@ -23,7 +23,7 @@ from ssllatency.output.printing import tell, tell_line, writing_output
 
 SUBCOMMANDS = tuple(ROOMS)
 EXAMPLES = (
-    ("ssllatency targets", "what does TLS on this host, and the PIDs to name"),
+    ("ssllatency targets", "which processes use TLS on this host, and the PIDs to name"),
     ("ssllatency handshakes -p 812 -d 10", "where the handshakes' time goes, and why some fail"),
     ("ssllatency record -p 812 -d 60 -o before.jsonl", "keep a measurement"),
     ("ssllatency diff before.jsonl after.jsonl", "and compare it with the next"),

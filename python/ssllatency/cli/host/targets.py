@@ -28,9 +28,9 @@ from ssllatency.tracing.file_facts import KnownFiles
 if TYPE_CHECKING:
     from ssllatency.tracing.first_look import Seen
 
-SUMMARY = "list what does TLS on this host, in which container, and whether it can be traced"
+SUMMARY = "list the processes that use TLS, in which container, and whether they can be traced"
 EXAMPLES = (
-    ("ssllatency targets", "everything on this host that does TLS"),
+    ("ssllatency targets", "every process on this host that uses TLS"),
     ("ssllatency targets --container web --json", "of one container, as JSON"),
 )
 _GOES = ("LINKED", "CONTAINER", "LISTENS")  # columns that are left out where there is no room, the first first
