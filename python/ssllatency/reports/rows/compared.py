@@ -24,7 +24,6 @@ from ssllatency.reports.rows.handshakes.groups import OTHER
 from ssllatency.reports.words.label_words import ADJECTIVES, LABELS, label_heading, value_words
 from ssllatency.reports.words.units import counted, duration, share
 
-NOISE = "no change beyond noise"
 _MOST_REASONS = 4
 _NEW_SHARE = 0.05  # a group that is new, or gone, is told of if it is so large a part of all
 _TIMES = (Quantity.MEAN, Quantity.P50, Quantity.P90, Quantity.P99)

@@ -19,7 +19,6 @@ from ssllatency.model.statistics.comparison import PART, Comparison, Contributio
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.rows.changes import differences, handshake_words, with_sign
 from ssllatency.reports.rows.compared import (
-    NOISE,
     came_and_went,
     change_words,
     changed_rows,
@@ -90,9 +89,9 @@ def _groups(comparison: Comparison, page: Page) -> list[str]:
     unknown = ungrouped_words(comparison)
     if unknown or not comparison.groups:
         return page.wrapped(unknown) if unknown else []
-    others = page.wrapped(f"{capitalized(counted(made.others, 'group'))} {'without change' if made.rows else NOISE}.", "  ")
     if not made.rows:
-        return ["Affected:", *others]
+        return page.wrapped(f"Affected: none of {counted(made.others, 'group')} changed beyond noise.")
+    others = page.wrapped(f"{counted(made.others, 'group')} without change.", "  ")
     rows, folded = made.rows[:_MOST_GROUPS], len(made.rows[_MOST_GROUPS:])
     cells = [[*map(str.upper, made.labels), *map(str.upper, made.headings)], *([*names, *row] for names, row, _ in rows)]
     lines = page.table(cells, left=len(made.labels), goes=("HANDSHAKES",))

@@ -90,6 +90,11 @@ def test_who_is_affected_is_told_and_the_others_are_one_line() -> None:
     assert lines[place + 4] == "  1 group without change."
 
 
+def test_where_no_group_changed_that_is_one_line() -> None:
+    by = (Label.SNI,)
+    assert "\nAffected: none of 3 groups changed beyond noise.\n" in text(recording(1, by=by), recording(2, by=by))
+
+
 def test_groups_of_one_side_only_are_not_compared() -> None:
     report = text(recording(1, by=(Label.SNI,)), recording(2))
     assert "Whom it affects isn't known: grouped by SNI before and by nothing after." in report
