@@ -16,7 +16,7 @@ from ssllatency.reports.live.drawings import heatmap, parts_bar
 from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, totals, trend
 from ssllatency.reports.live.shown import VIEW_KEYS, Shown, title
 from ssllatency.reports.live.styled import Line, Piece, PieceStyle, fitted, plain, words
-from ssllatency.reports.text.page import Page
+from ssllatency.reports.text.page import Page, wrapped
 from ssllatency.reports.words.units import counted, seconds
 
 LEAST = (80, 24)
@@ -149,8 +149,8 @@ def _sentences(now: Shown, page: Page, most: int) -> list[Line]:
     whose = "All rows together: " if len(now.rows) > 1 else ""  # the bar above is the chosen row's
     sentences = [f"==> {whose}{sentence}" for sentence in diagnosis(now.window.snapshot)]
     lines: list[str] = []
-    for wrapped in (page.wrapped(sentence, "", "    ") for sentence in sentences):
-        lines += wrapped if not lines or len(lines) + len(wrapped) <= most else []
+    for sentence_lines in (page.wrapped(sentence, "", "    ") for sentence in sentences):
+        lines += sentence_lines if not lines or len(lines) + len(sentence_lines) <= most else []
     return _exactly([[Piece(line, PieceStyle.STRONG)] for line in lines], max(_SENTENCE_LINES, min(most, len(lines))))
 
 
@@ -187,7 +187,7 @@ def explanation(views: Sequence[str]) -> list[str]:
         ("p, Space", "pause and go on; what happens meanwhile isn't lost"),
         ("Ctrl-Z, q", "into the background; quit, which removes all probes"),
     ]
-    lines = [f"{key:<16}{what}" for key, what in keys]
+    lines = [line for key, what in keys for line in wrapped(f"{key:<16}{what}", "", " " * 16, LEAST[0] - 2)]
     for view in dict.fromkeys((views[0], views[-1])):
         lines += ["", f"Columns of {title(view)}:"]
         lines += [f"  {column.heading:<9}{column.explained}" for column in columns(view)]

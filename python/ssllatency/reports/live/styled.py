@@ -40,6 +40,7 @@ class Piece:
 
 
 Line = Sequence[Piece]
+_MORE, _SPARES = " ...", 40  # what is narrower has no room for it
 
 
 def plain(line: Line) -> str:
@@ -53,11 +54,19 @@ def words(text: str, style: PieceStyle = PieceStyle.PLAIN) -> Piece:
 
 
 def fitted(line: Line, width: int) -> list[Piece]:
-    """The line, cut off where it is longer than that."""
-    pieces, left = [], width
+    """The line; where it is longer than that, its first words, and what says that there are more."""
+    if sum(len(piece.text) for piece in line) <= width:
+        return list(line)
+    pieces: list[Piece] = []
+    more = _MORE if width >= _SPARES else ""
+    left = width - len(more)
     for piece in line:
-        pieces.append(Piece(piece.text[:left], piece.style))
-        left -= len(pieces[-1].text)
+        text = piece.text[:left]
+        if len(text) < len(piece.text):  # the word that is cut in two is left out, but where there is no other
+            first, space, _ = piece.text[: left + 1].rpartition(" ")
+            return [*pieces, Piece(f"{first if space and more else text}{more}", piece.style)]
+        pieces.append(piece)
+        left -= len(text)
     return pieces
 
 

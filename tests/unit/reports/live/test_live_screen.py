@@ -21,7 +21,7 @@ from ssllatency.reports.live.drawings import heatmap, parts_bar, spark
 from ssllatency.reports.live.lines import cut
 from ssllatency.reports.live.screen import LEAST, State, compose, explanation, texts
 from ssllatency.reports.live.shown import WINDOWS_S, ViewChoice, shown
-from ssllatency.reports.live.styled import HEAT, PieceStyle
+from ssllatency.reports.live.styled import HEAT, Piece, PieceStyle, fitted, plain
 from ssllatency.reports.live.text import render
 from ssllatency.reports.text.page import Page
 
@@ -262,3 +262,25 @@ def test_help_explains_every_column() -> None:
     text = "\n".join(explanation(views(BY)))
     assert all(column.explained and f"  {column.heading} " in text for view in (SERVICE, FUNCTION) for column in columns(view))
     assert max(map(len, text.splitlines())) <= 78
+
+
+def test_no_word_is_cut_in_two() -> None:
+    line = [
+        Piece("12:00:05  ", PieceStyle.FAINT),
+        Piece('failed: no shared cipher, alert "handshake failure"', PieceStyle.FAILURE),
+    ]
+    assert plain(fitted(line, 80)) == plain(line)
+    for width in range(40, 59):
+        text = plain(fitted(line, width))
+        assert len(text) <= width
+        first, more, _ = text.partition(" ...")
+        assert more
+        assert plain(line)[len(first)] == " "
+    history = history_of([[failed(NGINX, "a reason that is so long that no terminal of eighty columns shows it")]] * 3)
+    assert [text for text in screen(history, ViewChoice(), 80, 24) if text.endswith(" ...")]
+
+
+def test_help_is_wrapped_under_its_own_words() -> None:
+    lines = explanation([*views((*BY, Label.SNI, Label.PORT, Label.VERSION, Label.CIPHER))])
+    assert max(map(len, lines)) <= 78
+    assert all(line.startswith(" ") or len(line) < 1 or line[:16].rstrip() for line in lines)
