@@ -48,7 +48,16 @@ _OF_PATHS = {
     ),
 }
 # Methods of other things that have the name of one of a path's.
-_OTHERS = {"Source.open", "Image.open", "cls.open", "work.open", "file.open", "self._resolve", "found.resolve"}
+_OTHERS = {
+    "Source.open",
+    "Image.open",
+    "cls.open",
+    "work.open",
+    "file.open",
+    "self._resolve",
+    "found.resolve",
+    "self._probes.open",
+}
 
 PROC = "the kernel's own files below /proc"
 CGROUP = "the cgroup file system"
@@ -72,7 +81,6 @@ ALLOWED = {
     "output/files.py": OUTPUT,
     "output/streams.py": "/dev/null, or a standard stream by its number",
     "output/folder.py": OUTPUT,
-    "tracing/planning/findings.py": HANDLE,
     "tracing/planning/fork_server.py:_elsewhere": PROC,
     "tracing/planning/fork_server.py:_fork": "a descriptor of the command's, /proc/PID/fd/N",
     "cli/host/probes.py:_existing": USER,
