@@ -26,6 +26,9 @@ def run_screen(
     says why the screen is to stay when there are no more, "" where it isn't to."""
     forget_settings()
     from ssllatency.output.screen.app import Ended, Read, TopApp  # with Textual, once the probes are attached
+    from ssllatency.output.screen.keys import read_keys_apart
+
+    read_keys_apart()
 
     failed: list[BaseException] = []
 

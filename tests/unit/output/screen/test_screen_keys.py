@@ -15,6 +15,7 @@ from textual.widgets import Input
 from ssllatency.output.screen.app import TopApp
 from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.dialogs import CommandScreen, TextScreen
+from ssllatency.output.screen.keys import KeyParser
 
 NAMED = {"escape": "\x1b", "enter": "\r", "slash": "/"}
 
@@ -88,3 +89,24 @@ def test_what_is_typed_at_once_is_the_filter_and_what_follows_is_a_key() -> None
         assert recorder.running
 
     run(steps, recorder=recorder)
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("\x1br", ["escape", "r"]),
+        ("\x1b5", ["escape", "5"]),  # alone it is what a Mac types with Alt, to Textual
+        ("\x1b?", ["escape", "question_mark"]),
+        ("\x1b\r", ["escape", "enter"]),
+        ("\x1b\t", ["escape", "tab"]),
+        ("\x1b/lb\r", ["escape", "slash", "l", "b", "enter"]),
+        ("\x1b[A\x1b[Br", ["up", "down", "r"]),
+        ("\x1bOP\x1b[Z", ["f1", "shift+tab"]),
+    ],
+)
+def test_bytes_of_a_terminal_are_the_keys_that_were_pressed(sent: str, keys: list[str]) -> None:
+    read = [event.key for event in KeyParser().feed(sent) if isinstance(event, events.Key)]
+    assert read == keys
+    parser = KeyParser()
+    in_pieces = [event.key for byte in sent for event in parser.feed(byte) if isinstance(event, events.Key)]
+    assert in_pieces == keys
