@@ -168,7 +168,17 @@ enum ssll_error {
 	SSLL_ERROR_REASON_BITS = 24,
 	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
 	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
-	SSLL_ERROR_LIBRARY_GNUTLS = 1, /* it has no numbers of libraries */
+	SSLL_ERROR_LIBRARY_GNUTLS = 1, /* it has no numbers of libraries, */
+	SSLL_ERROR_LIBRARY_GO = 2,     /* nor has Go, whose reasons are enum ssll_go_reason */
+};
+
+/* The reason in a Go program's error word, beside the hash of the error's type, or of its text. */
+enum ssll_go_reason {
+	SSLL_GO_REASON_ALERT = 1000, /* that was received, from this number on */
+	SSLL_GO_REASON_TYPE = 1 << 22,
+	SSLL_GO_REASON_TEXT = 1 << 22 | 1 << 21,
+	SSLL_GO_REASON_HASH = (1 << 21) - 1,
+	SSLL_GO_REASON_TEXT_SIZE = 32, /* bytes of the text that its hash is of; crypto/tls' own begin with "tls: " */
 };
 
 enum ssll_flag {
@@ -198,6 +208,7 @@ enum ssll_flag {
 	SSLL_FLAG_RETRY = 1 << 23,         /* and it was */
 	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
 	SSLL_FLAG_PEER = 1 << 25,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
+	SSLL_FLAG_GOROUTINE = 1 << 28,     /* a goroutine's: on which threads it ran isn't known */
 };
 
 /* What is known of the other end where a handshake is freed before it is over: bits. */

@@ -11,6 +11,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "handshakes/calls.bpf.h"
+#include "handshakes/goroutines.bpf.h"
 #include "common/programs.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
@@ -27,6 +28,20 @@ int at_phase_end(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return end_phase(ctx, count_hit(bpf_get_attach_cookie(ctx)));
+}
+
+SEC("uprobe")
+int at_go_phase(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	return begin_go_phase(ctx, count_hit(bpf_get_attach_cookie(ctx)));
+}
+
+SEC("uprobe")
+int at_go_phase_end(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	return end_go_phase(ctx, count_hit(bpf_get_attach_cookie(ctx)));
 }
 
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
@@ -125,5 +140,6 @@ const enum ssll_key_operation *ssll_key_operation_btf __attribute__((unused));
 const enum ssll_phase_cookie *ssll_phase_cookie_btf __attribute__((unused));
 const enum ssll_error_cookie *ssll_error_cookie_btf __attribute__((unused));
 const enum ssll_error *ssll_error_btf __attribute__((unused));
+const enum ssll_go_reason *ssll_go_reason_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "calls/go_programs.bpf.h"
+#include "calls/go_calls.bpf.h"
 #include "common/programs.bpf.h"
 #include "labels/who.bpf.h"
 
@@ -98,7 +98,7 @@ static __noinline int read_who(__u64 ssl, __u32 index, bool succeeded, struct ss
 	read_bases(ssl, library, &labels);
 	read_names(ssl, library, &labels);
 	if (is_socket_asked_for()) {
-		read_server(ssl, library, &server);
+		read_side(ssl, library, &server);
 		read_socket(ssl, library, server, &endpoint);
 		set_endpoint(&labels, &endpoint);
 	}

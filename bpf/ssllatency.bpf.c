@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "calls/go_programs.bpf.h"
+#include "calls/go_calls.bpf.h"
 #include "calls/record.bpf.h"
 #include "common/programs.bpf.h"
 
@@ -45,6 +45,7 @@ const enum ssll_tier *ssll_tier_btf __attribute__((unused));
 const enum ssll_stack *ssll_stack_btf __attribute__((unused));
 const enum ssll_path_size *ssll_path_size_btf __attribute__((unused));
 const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
+const enum ssll_go_type *ssll_go_type_btf __attribute__((unused));
 const enum ssll_hit *ssll_hit_btf __attribute__((unused));
 const enum ssll_process_slot *ssll_process_slot_btf __attribute__((unused));
 const enum ssll_hit_table *ssll_hit_table_btf __attribute__((unused));

@@ -338,9 +338,23 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_ALERT = 20,       /* the last one that was received, of GnuTLS */
 	SSLL_PLACE_OF_GROUP = 21,       /* where one place has it, of any version */
 	SSLL_PLACE_OF_DESCRIPTOR = 22, /* that the library itself reads from; a number that is too large for one is a pointer */
-	SSLL_PLACE_OF_SERVER_NAME_LENGTH = 23, /* bytes, in the network's order, of GnuTLS */
+	SSLL_PLACE_OF_SERVER_NAME_LENGTH = 23, /* bytes; of GnuTLS in the network's order */
 	SSLL_PLACE_OF_CREDENTIALS = 24,        /* what the peer has proved itself by, of GnuTLS */
-	SSLL_PLACES = 25,
+	SSLL_PLACE_OF_POLLED = 25,             /* what the runtime of Go waits by for the connection's socket */
+	SSLL_PLACES = 26,
+};
+
+/* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */
+enum ssll_go_type {
+	SSLL_GO_TYPE_TCP = 0,       /* *net.TCPConn */
+	SSLL_GO_TYPE_LOCAL = 1,     /* *net.UnixConn */
+	SSLL_GO_TYPE_PERMANENT = 2, /* *tls.permanentError, which holds another error */
+	SSLL_GO_TYPE_NETWORK = 3,   /* *net.OpError, which does so as well */
+	SSLL_GO_TYPE_ALERT = 4,     /* tls.alert */
+	SSLL_GO_TYPE_DEADLINE = 5,  /* *poll.DeadlineExceededError */
+	SSLL_GO_TYPE_CLOSED = 6,    /* poll.errNetClosing: the program itself has closed the connection */
+	SSLL_GO_TYPE_TEXT = 7,      /* *errors.errorString */
+	SSLL_GO_TYPES = 8,
 };
 
 /* The most steps from an SSL to a value. */
@@ -372,8 +386,9 @@ struct ssll_library {
 	__s32 companion;   /* 1: its calls count only in processes that have called a library that isn't one */
 	__s32 attached;    /* 1: at all its sites; until then calls end there that couldn't be seen to begin */
 	__s32 deadline;    /* Go: the itab of the error of a deadline minus that of a *net.OpError; 0 not known */
-	__s32 pad;
+	__s32 sent;        /* Go: where a connection keeps why it writes no more, as an alert that it sent; -1 not known */
 	struct ssll_path paths[SSLL_PLACES]; /* by enum ssll_place_of; none where nothing is labelled */
+	__u32 types[SSLL_GO_TYPES];          /* Go: the hash of each type, 0 where the program doesn't have it */
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
@@ -440,7 +455,7 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES, "library");
+_Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES + 4 * SSLL_GO_TYPES, "library");
 _Static_assert(sizeof(struct ssll_goroutine_key) == 16, "goroutine key");
 _Static_assert(sizeof(struct ssll_frame) == 24, "frame");
 _Static_assert(sizeof(struct ssll_goroutine) == 16 + 24 * SSLL_FRAMES, "goroutine");

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The programs for Go functions, of an object that watches calls. */
+/* The programs for Go functions. What each does when a call begins and ends is a hook of the object. */
 #ifndef CALLS_GO_PROGRAMS_BPF_H
 #define CALLS_GO_PROGRAMS_BPF_H
 
 #include "calls/goroutines.bpf.h"
 #include "common/programs.bpf.h"
+
+static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie);
+static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie);
 
 SEC("uprobe")
 int at_go_entry(struct pt_regs *ctx)

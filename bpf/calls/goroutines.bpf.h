@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From probe hits in Go functions to finished calls, paired by goroutine and by how far a frame is from the top of its stack.
+ * The calls of Go functions that run, paired by goroutine and by how far a frame is from the top of its stack.
  *
  * The runtime grows a stack by copying it elsewhere; a frame keeps its distance from the top. No return probe is ever set,
  * which would end the program: the runtime knows no such return address. Calls that a panic leaves never reach an exit. They
@@ -9,8 +9,10 @@
 #ifndef CALLS_GOROUTINES_BPF_H
 #define CALLS_GOROUTINES_BPF_H
 
-#include "calls/calls.bpf.h"
 #include "common/hits.bpf.h"
+#include "common/maps.bpf.h"
+#include "common/registers.bpf.h"
+#include "common/tiers.bpf.h"
 #include "stacks/go.bpf.h"
 
 struct {
@@ -98,9 +100,13 @@ static __always_inline bool is_dropped(const struct ssll_frame *frame)
 	return frame->tier < 3 && frame->began_ns < *(volatile __u64 *)&counters.dropped_ns[frame->tier];
 }
 
+/* A hook, defined by the object: the frame of a call is gone that hasn't come back. */
+static __always_inline void on_frame_gone(const struct ssll_frame *frame);
+
 /* Counts a call whose frame is gone. */
 static __always_inline void count_gone(const struct ssll_goroutine *goroutine, const struct ssll_frame *frame)
 {
+	on_frame_gone(frame);
 	if (is_dropped(frame))
 		return;
 	count(goroutine->left_ns >= frame->began_ns ? &counters.left : &counters.unmatched_entries);
@@ -119,36 +125,39 @@ static __always_inline void take_gone(struct ssll_goroutine *goroutine, __u64 de
 	}
 }
 
-static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
+/* Whether a call begins at an entry site, rather than that its stack grows first. */
+static __always_inline bool begins_go_call(const struct pt_regs *ctx, __u64 cookie)
 {
-	struct ssll_goroutine_key key = goroutine_of(ctx);
-	struct ssll_start_key call = call_key(cookie, 0);
-	struct ssll_goroutine *goroutine;
-	struct ssll_frame *frame;
 	__u64 unused;
 
-	if (is_shut(cookie) || !leaves_call(ctx, cookie, &unused) ||
-	        !is_traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)))
-		return 0;
-	call.stack = stack_depth(ctx, &key);
-	if (!call.stack)
-		return 0;
-	goroutine = add_goroutine(&key);
+	return leaves_call(ctx, cookie, &unused);
+}
+
+/* Keeps the call that begins at this depth; NULL where it can't be kept. `call` gets the depth. */
+static __always_inline struct ssll_frame *push_frame(
+        const struct pt_regs *ctx, __u64 cookie, const struct ssll_goroutine_key *key, struct ssll_start_key *call)
+{
+	struct ssll_goroutine *goroutine;
+	struct ssll_frame *frame;
+
+	call->stack = stack_depth(ctx, key);
+	if (!call->stack)
+		return NULL;
+	goroutine = add_goroutine(key);
 	if (goroutine)
-		take_gone(goroutine, call.stack);
+		take_gone(goroutine, call->stack);
 	if (!goroutine || goroutine->count >= SSLL_FRAMES) {
 		count(&counters.map_full);
-		return 0;
+		return NULL;
 	}
-	on_call_begin(ctx, &call);
 	frame = frame_at(goroutine, goroutine->count);
 	frame->connection = REGISTER(ctx, GO_FIRST_ARGUMENT);
-	frame->depth = call.stack;
-	frame->operation = call.operation;
+	frame->depth = call->stack;
+	frame->operation = call->operation;
 	frame->tier = tier_of(cookie);
 	frame->began_ns = bpf_ktime_get_ns();
 	goroutine->count++;
-	return 0;
+	return frame;
 }
 
 /* Takes the call out that ends at this depth; false where none is known to have begun. */
@@ -181,40 +190,6 @@ static __always_inline bool is_go_on_wanted_side(__u64 connection, const struct 
 	bool server = false;
 
 	return config.role == SSLL_ANY || !read_go_server(connection, library, &server) || is_wanted_side(server);
-}
-
-static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
-{
-	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
-	struct ssll_goroutine_key key = goroutine_of(ctx);
-	struct ended_call call = {
-	        .key = call_key(cookie, 0),
-	        .verdict = success(),
-	        .ended_ns = bpf_ktime_get_ns(),
-	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
-	        .library = index,
-	};
-	struct ssll_library *library;
-	struct ssll_frame frame;
-	bool failed;
-
-	if (!is_traced_in(key.tgid, index))
-		return 0;
-	call.key.stack = stack_depth(ctx, &key);
-	if (!take_frame(&key, &call.key, &frame)) {
-		count_unmatched_exit(cookie);
-		return 0;
-	}
-	library = bpf_map_lookup_elem(&libraries, &index);
-	if (!library || !is_go_on_wanted_side(frame.connection, library))
-		return 0;
-	failed = go_result(ctx, go_error_word(call.convention));
-	if (failed)
-		call.verdict = judge_go(ctx, call.convention, library);
-	call.returned = call.convention == SSLL_SSL_IO ? go_result(ctx, 0) : failed; /* an address is nobody's business */
-	call.duration_ns = call.ended_ns - frame.began_ns;
-	call.ssl = frame.connection;
-	return on_call_end(&call);
 }
 
 /* A panic, or runtime.Goexit, begins to leave the frames of its goroutine, unless it is recovered. */

@@ -37,6 +37,20 @@ static __always_inline bool has_read_hello(const struct ssll_labels *labels)
 	return labels->ending == SSLL_ENDING_SUCCESS || is_known(labels, SSLL_LABEL_CIPHER);
 }
 
+/* The same of a connection that keeps it in a field of its own, with its length. */
+static __always_inline void read_go_server_name(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+{
+	__u64 name = 0, length = 0;
+
+	if (!read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME, &name) ||
+	        !read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME_LENGTH, &length))
+		return;
+	if (name && length)
+		set_text(labels, SSLL_LABEL_SNI, number_of_bytes(name, length, SSLL_TEXT_KIND_SERVER_NAME));
+	else if (labels->ending == SSLL_ENDING_SUCCESS)
+		set_label(labels, SSLL_LABEL_SNI, 0);
+}
+
 /*
  * The name that the client asked for, where SSL_get_servername looks for it. In a session that is resumed before TLS 1.3 it is
  * there only if the application has accepted it, so that what isn't there isn't known.
@@ -46,6 +60,10 @@ static __always_inline void read_server_name(__u64 ssl, const struct ssll_librar
 	bool in_session = labels->values[SSLL_LABEL_RESUMED] && labels->values[SSLL_LABEL_VERSION] != OPENSSL_TLS1_3;
 	__u64 name = 0;
 
+	if (keeps_server_name(library)) {
+		read_go_server_name(ssl, library, labels);
+		return;
+	}
 	if (!library->paths[SSLL_PLACE_OF_SERVER_NAME_SESSION].length || !is_known(labels, SSLL_LABEL_RESUMED) ||
 	        !is_known(labels, SSLL_LABEL_VERSION))
 		return;
@@ -105,6 +123,8 @@ static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_library
 {
 	__u64 type = 0, number = 0;
 
+	if (!may_be_socket(ssl, library))
+		return false;
 	if (read_place(ssl, library, SSLL_PLACE_OF_DESCRIPTOR, &number)) {
 		*descriptor = number;
 		return number < MOST_DESCRIPTORS;

@@ -8,6 +8,12 @@
 #include "common/registers.bpf.h"
 #include "stacks/connection.bpf.h"
 
+/* What an interface holds: the itab tells the type, and the data is its value, or a pointer to it. */
+struct go_interface {
+	__u64 itab;
+	__u64 data;
+};
+
 /* A Go string, with which an *errors.errorString begins. */
 struct go_string {
 	__u64 text;
@@ -17,8 +23,11 @@ struct go_string {
 /* The text of io.EOF, by which the Read of a connection tells that the peer has closed it. */
 enum {
 	GO_EOF_SIZE = 3,
+	GO_UNEXPECTED_EOF_SIZE = 14, /* of io.ErrUnexpectedEOF */
 	GO_EOF = 'E' | 'O' << 8 | 'F' << 16,
 	GO_HELD_ERROR = 64, /* in net.OpError */
+	GO_TYPE_HASH = 16,  /* in an itab: a copy of the type's, which is the same wherever the program is loaded */
+	GO_CIPHERS = 0x03000000,
 };
 
 /* The first word of an error, by its number among the results: reads and writes return a number of bytes before it. */
@@ -59,6 +68,39 @@ static __always_inline struct verdict judge_go(const struct pt_regs *ctx, __u32 
 	if (convention == SSLL_SSL_IO && is_go_deadline(itab, error, library))
 		return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 	return failure(SSLL_END_ERROR, SSLL_REASON_NONE);
+}
+
+/* The hash of the type of what an interface with this itab holds; 0 where it holds nothing, or that can't be read. */
+static __always_inline __u32 go_type_hash(__u64 itab)
+{
+	__u32 hash = 0;
+
+	if (itab)
+		bpf_probe_read_user(&hash, sizeof(hash), (void *)(itab + GO_TYPE_HASH));
+	return hash;
+}
+
+static __always_inline bool is_go_type(__u32 hash, const struct ssll_library *library, enum ssll_go_type type)
+{
+	return hash && hash == library->types[type];
+}
+
+/* Makes OpenSSL's identifier of a cipher, of TLS' number of it. */
+static __always_inline __u64 go_cipher(__u64 cipher)
+{
+	return cipher ? cipher | GO_CIPHERS : 0;
+}
+
+/* Whether the connection reads from one of Go's own sockets, and not from what another package has put around it. */
+static __always_inline bool is_go_socket(__u64 connection, const struct ssll_library *library)
+{
+	__u64 itab = 0;
+	__u32 hash;
+
+	if (bpf_probe_read_user(&itab, sizeof(itab), (void *)connection)) /* Conn.conn comes first */
+		return false;
+	hash = go_type_hash(itab);
+	return is_go_type(hash, library, SSLL_GO_TYPE_TCP) || is_go_type(hash, library, SSLL_GO_TYPE_LOCAL);
 }
 
 /* Whether the connection is a server's, by its isClient; false where that can't be read. */

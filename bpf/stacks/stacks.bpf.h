@@ -4,6 +4,7 @@
 #define STACKS_STACKS_BPF_H
 
 #include "handshake.h"
+#include "stacks/go.bpf.h"
 #include "stacks/list.bpf.h"
 
 /* How a call ended that didn't succeed. */
@@ -74,6 +75,27 @@ static __always_inline void to_cipher(const struct ssll_library *library, __u64 
 {
 	if (library->stack == SSLL_STACK_GNUTLS)
 		*cipher = gnutls_cipher(*cipher);
+	if (library->stack == SSLL_STACK_GO)
+		*cipher = go_cipher(*cipher);
+}
+
+/* Which side a connection is on; false where that can't be read. */
+static __always_inline bool read_side(__u64 ssl, const struct ssll_library *library, bool *server)
+{
+	return library->stack == SSLL_STACK_GO ? read_go_server(ssl, library, server) : read_server(ssl, library, server);
+}
+
+/* Whether a connection's own field tells the server's name in any version, and only its absence isn't certain before the
+ * handshake has succeeded. */
+static __always_inline bool keeps_server_name(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_GO;
+}
+
+/* Whether what a connection reads from and writes to may be a socket, as far as its type tells. */
+static __always_inline bool may_be_socket(__u64 ssl, const struct ssll_library *library)
+{
+	return library->stack != SSLL_STACK_GO || is_go_socket(ssl, library);
 }
 
 /*
@@ -90,7 +112,9 @@ static __always_inline bool keeps_server_state(__u64 ssl, const struct ssll_libr
 /* Whether the other side is asked for a certificate, by the library's mode. */
 static __always_inline bool asks_for_certificate(const struct ssll_library *library, __u64 mode)
 {
-	return library->stack == SSLL_STACK_GNUTLS ? mode != 0 : mode & OPENSSL_VERIFY_PEER;
+	if (library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_GO)
+		return mode != 0;
+	return mode & OPENSSL_VERIFY_PEER;
 }
 
 /* Whether that side has proved itself by a certificate, where the library has such a place. Another way leaves something else

@@ -78,6 +78,7 @@ class Error(IntEnum):
     LIBRARY_SSL = 20
     LIBRARY_BORINGSSL = 16
     LIBRARY_GNUTLS = 1
+    LIBRARY_GO = 2
 
 
 class ErrorCookie(IntEnum):
@@ -139,6 +140,7 @@ class Flag(IntEnum):
     RETRY = 8388608
     AWAITS_ANSWER = 16777216
     PEER = 33554432
+    GOROUTINE = 268435456
 
 
 class FollowLimits(IntEnum):
@@ -154,6 +156,26 @@ class Geometry(IntEnum):
     COMM = 16
     OPERATIONS = 256
     EXTREME_BITS = 42
+
+
+class GoReason(IntEnum):
+    ALERT = 1000
+    TYPE = 4194304
+    TEXT = 6291456
+    HASH = 2097151
+    TEXT_SIZE = 32
+
+
+class GoType(IntEnum):
+    TCP = 0
+    LOCAL = 1
+    PERMANENT = 2
+    NETWORK = 3
+    ALERT = 4
+    DEADLINE = 5
+    CLOSED = 6
+    TEXT = 7
+    GO_TYPES = 8
 
 
 class GoroutineTable(IntEnum):
@@ -297,7 +319,8 @@ class PlaceOf(IntEnum):
     DESCRIPTOR = 22
     SERVER_NAME_LENGTH = 23
     CREDENTIALS = 24
-    PLACES = 25
+    POLLED = 25
+    PLACES = 26
 
 
 class ProcessSlot(IntEnum):
@@ -903,12 +926,13 @@ class Library(ctypes.Structure):
         ("companion", ctypes.c_int32),
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
-        ("pad", ctypes.c_int32),
-        ("paths", Path * 25),
+        ("sent", ctypes.c_int32),
+        ("paths", Path * 26),
+        ("types", ctypes.c_uint32 * 8),
     )
 
 
-assert ctypes.sizeof(Library) == 564
+assert ctypes.sizeof(Library) == 616
 
 
 class MixKey(ctypes.Structure):
@@ -1106,7 +1130,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 564, 256, 0),
+    "libraries": MapShape(2, 4, 616, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

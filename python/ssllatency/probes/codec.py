@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.fields import Field
 from ssllatency.probes.catalogue import BY_NAME, STATE_MACHINE
@@ -41,6 +42,7 @@ _KINDS = (*LIBRARIES, "static", "")
 _HIGHEST_ADDRESS = 1 << 63
 _LARGEST_FIELD_OFFSET = 1 << 16  # bytes into a structure of a library
 _FARTHEST_ITAB = 1 << 31  # bytes from one itab to another
+_LARGEST_HASH = 1 << 32
 _MOST_ITEMS = 4096
 _LONGEST_TEXT = 4096
 _MOST_CODE = 1 << 18  # bytes of one range
@@ -117,8 +119,11 @@ def _offsets(offsets: Field) -> SslOffsets:
     distance = deadline.value
     if distance is not None and (type(distance) is not int or not -_FARTHEST_ITAB < distance < _FARTHEST_ITAB):
         deadline.refuse("a distance in a file")
+    hashes = tuple(item.whole(_LARGEST_HASH) for item in record.pop("go_types").items(abi.GoType.GO_TYPES))
     return SslOffsets(
-        **{name: offset.whole_or_null(_LARGEST_FIELD_OFFSET) for name, offset in record.items()}, deadline=distance
+        **{name: offset.whole_or_null(_LARGEST_FIELD_OFFSET) for name, offset in record.items()},
+        deadline=distance,
+        go_types=hashes,
     )
 
 
@@ -236,7 +241,7 @@ def _call(call: Field, file_size: int, kind: type[Phase] | type[Transport]) -> P
         operation=record["operation"].one_of(_KEY_OPERATIONS),
         size_argument=record["size_argument"].whole_or_null(_ARGUMENTS),
         size_is_pointer=record["size_is_pointer"].flag(),
-        condition=record["condition"].one_of(("", *CONDITIONS)),
+        condition=record["condition"].one_of(("", *CONDITIONS, *AARCH64_CONDITIONS)),
         taken=record["taken"].flag(),
     )
     if not ends:

@@ -80,7 +80,7 @@ def _facts(plan: FilePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[st
     yield "build-id", plan.build_id or "none"
     for debug_file in sorted({planned.debug_file for planned in plan.operations if planned.debug_file}):
         yield "debug file", debug_file
-    offsets = ", ".join(f"{name} {offset}" for name, offset in asdict(plan.offsets).items() if offset is not None)
+    offsets = ", ".join(f"{name} {offset}" for name, offset in asdict(plan.offsets).items() if isinstance(offset, int))
     if offsets:
         yield "offsets", offsets
     counts = Counter(chosen(planned, sessions) for planned in plan.operations)

@@ -164,7 +164,8 @@ class SslOffsets:
     SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before. In BoringSSL,
     `boringssl` is where SSL points to what `rwstate` lies in, one of BoringSSL's own codes, both from SSL_get_error;
     `server_bits` are the bits at `server` that count. In Go's Conn, `client` is the byte that is 1 at clients;
-    `deadline` isn't an offset, but where the itab of the error of a deadline lies, from that of a *net.OpError on.
+    `sent` is where it keeps why it writes no more. `deadline` isn't an offset, but where the itab of the error of a deadline
+    lies, from that of a *net.OpError on; nor are `go_types`, the hashes of the types by which errors and sockets are known.
 
     Inside BIO, from libcrypto: `bio_flags` from BIO_test_flags, `bio_method`, whose first word is the type, from
     BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket.
@@ -184,6 +185,8 @@ class SslOffsets:
     server_bits: int | None = None
     client: int | None = None
     deadline: int | None = None
+    sent: int | None = None
+    go_types: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.phases import Callee, ErrorFunction, Offer
+from ssllatency.stacks.phases import Callee, ErrorFunction, MissingPart, Offer, Phase, Transport
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -127,12 +127,31 @@ class FunctionSites:
     result: str = ""
 
 
+@dataclass(frozen=True)
+class PhaseSites:
+    """Where a phase of handshakes, or a wait in them, begins and ends in the function from `start` to `end`, by the rules of
+    its stack: `entry`, `not_taken` and `exits` as in FunctionSites. `operation` as in PhaseCall of a handshake's plan."""
+
+    phase: Phase | Transport
+    name: str
+    start: int
+    end: int
+    entry: int
+    exits: tuple[int, ...]
+    not_taken: bool = False
+    operation: str = ""
+
+
 class SitePlanner(Protocol):
     """Finds the sites of functions that aren't planned as C's are."""
 
     def sites(self, operation: Operation) -> FunctionSites | None:
         """Those of the operation's function; None where the file doesn't have it. Unplannable, or ElfError, with the reason
         where it can't be probed."""
+
+    def phases(self) -> tuple[Sequence[PhaseSites], Sequence[MissingPart]]:
+        """Those of the phases of handshakes and of their waits, and which of them can't be seen. ElfError where the image's
+        tables are damaged."""
 
 
 class Tables(Protocol):
@@ -253,6 +272,10 @@ class Stack(Implementation):
     @abstractmethod
     def connection(self, image: Image) -> Mapping[str, int]:
         """Byte offsets of what a connection shows, by the names of SslOffsets; what the image doesn't show is missing."""
+
+    def known_types(self, image: Image) -> tuple[int, ...]:  # noqa: ARG002
+        """What tells the types of values in its memory, by GoType; empty for a stack whose values have none."""
+        return ()
 
     @abstractmethod
     def labels(self, image: Image) -> dict[str, FieldPath]:

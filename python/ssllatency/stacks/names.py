@@ -39,6 +39,28 @@ ALERTS = {
     120: "no application protocol",
 }
 
+# IANA's registry of groups, for libraries that show no names of theirs.
+GROUPS = {
+    19: "secp192r1",
+    21: "secp224r1",
+    23: "secp256r1",
+    24: "secp384r1",
+    25: "secp521r1",
+    29: "x25519",
+    30: "x448",
+    256: "ffdhe2048",
+    257: "ffdhe3072",
+    258: "ffdhe4096",
+    259: "ffdhe6144",
+    260: "ffdhe8192",
+    512: "MLKEM512",
+    513: "MLKEM768",
+    514: "MLKEM1024",
+    4587: "SecP256r1MLKEM768",
+    4588: "X25519MLKEM768",
+    4589: "SecP384r1MLKEM1024",
+}
+
 
 @dataclass(frozen=True)
 class Names:

@@ -39,12 +39,6 @@ def is_called(kind: str) -> bool:
     return kind in LIBRARIES and LIBRARIES[kind].called
 
 
-def has_calls_alone(libraries: Iterable[str]) -> bool:
-    """Whether one of these libraries of a file is of a stack whose calls are traced, but whose handshakes can't be followed."""
-    names = {library.name for stack in STACKS if not stack.handshake_calls.shakes for library in stack.libraries}
-    return not names.isdisjoint(libraries)
-
-
 def has_lower(libraries: Iterable[str]) -> bool:
     """Whether one of these libraries of a file is the lower one, which has BIOs and errors."""
     return any(LIBRARIES[name].lower for name in libraries)

@@ -21,7 +21,6 @@ from ssllatency.output.printing import show, tell, tell_line
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.marks import FAILURE, FINDING
 from ssllatency.reports.words.units import printable, rate, share
-from ssllatency.stacks.registry import has_calls_alone
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
 
@@ -61,7 +60,7 @@ def run_alone() -> int:
     surveyed = _surveyed(Selection())
     _print(surveyed)
     families = [family for family in listing.families(surveyed) if _is_traced(family)]
-    listening = [family for family in families if family.first.listens and _shows_handshakes(family)]
+    listening = [family for family in families if family.first.listens]
     seen = _look_at(listening) if sys.stdout.isatty() else {}
     busiest = max(families, key=lambda family: _seen_of(family, seen)[0], default=None)
     show("\n".join(["", *_next_lines(busiest)]))
@@ -100,12 +99,6 @@ def blocks(surveyed: Survey, page: Page) -> list[list[str]]:
 
 def _is_traced(family: listing.ProcessFamily) -> bool:
     return any(not stack.why_not for stack in family.first.stacks)
-
-
-def _shows_handshakes(family: listing.ProcessFamily) -> bool:
-    """Whether handshakes can be followed in one of its traced implementations: else none would seem to be made."""
-    traced = (stack for stack in family.first.stacks if not stack.why_not)
-    return any(not has_calls_alone(name for file in stack.files for name in file.facts.libraries) for stack in traced)
 
 
 def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
@@ -164,9 +157,8 @@ def _next_lines(family: listing.ProcessFamily | None) -> list[str]:
     if family is None:
         return ["Next:", f"  {program} help             # all commands"]
     pid, name = family.first.process.pid, printable(family.first.process.comm)
-    handshakes = {f"{sudo} handshakes -p {pid} -d 10s": f"where the time of {name}'s handshakes goes"}
     lines = {
-        **(handshakes if _shows_handshakes(family) else {}),
+        f"{sudo} handshakes -p {pid} -d 10s": f"where the time of {name}'s handshakes goes",
         f"{sudo} trace -p {pid} -d 10s": "how long its TLS functions take",
         f"{program} help": "all commands",
     }

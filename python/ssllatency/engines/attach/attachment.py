@@ -252,7 +252,7 @@ class Attachment:
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):
-            return why_no_call_can_begin(self.images)
+            return why_no_call_can_begin()
         return "none of the processes to trace is left: they ended while the probes were attached."
 
     def leave_overwritten(self) -> list[TracedImage]:

@@ -4,7 +4,7 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 
@@ -52,13 +52,8 @@ def can_trace(loaded: Loadable, image: TracedImage) -> bool:
     return not is_go(image) or loaded.has_map("goroutines")
 
 
-def why_no_call_can_begin(images: Sequence[TracedImage]) -> str:
+def why_no_call_can_begin() -> str:
     """The sentence about processes of which no call can be seen that is looked for."""
-    if all(map(is_go, images)):
-        return (
-            "the TLS of these processes is Go's, of which functions are traced, by libbpf, but not yet whole handshakes:"
-            " `ssllatency trace` counts and times them, as tls.Conn.serverHandshake."
-        )
     return (
         "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do, and"
         " --wait waits for a libssl that is loaded later."

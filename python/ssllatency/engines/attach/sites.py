@@ -173,7 +173,10 @@ def library_record(
         companion=int(companion),
         attached=int(attached),
         deadline=offsets.deadline or 0,
+        sent=offset(offsets.sent),
     )
+    for number, type_hash in enumerate(offsets.go_types):
+        record.types[number] = type_hash
     paths = {**labels, **_socket_paths(offsets)}
     for place in _PLACES.keys() & paths.keys():
         path, kept = paths[place], record.paths[_PLACES[place]]

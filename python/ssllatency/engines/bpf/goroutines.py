@@ -27,13 +27,18 @@ class RunningCount:
 
 class Goroutines:
     """The goroutines with calls that run. `left` counts the calls that a panic has left, as count() found them: they stay in
-    the table until their goroutine, or a later one with the same g, makes another call."""
+    the table until their goroutine, or a later one with the same g, makes another call. `left_now` are those of processes that
+    run, `left_for_good` those of others."""
 
     def __init__(self, loaded: Loadable) -> None:
         self._table = loaded.map("goroutines", ctypes.sizeof(abi.GoroutineKey), ctypes.sizeof(abi.Goroutine))
         self._shares = loaded.live_section("goroutine_shares", SlotCounts)
-        self._left_for_good = 0  # in processes that have ended
-        self.left = 0
+        self.left_now = self.left_for_good = 0
+
+    @property
+    def left(self) -> int:
+        """See above."""
+        return self.left_for_good + self.left_now
 
     def count(self, alive: Callable[[int], bool]) -> RunningCount:
         """How many calls run now; the records of processes that aren't alive are taken out."""
@@ -49,8 +54,8 @@ class Goroutines:
                 left_now, running = left_now + left, running + len(calls) - left
             elif self._table.delete(raw):
                 self._shares.of[slot_of(pid)] -= 1
-                self._left_for_good, lost = self._left_for_good + left, lost + len(calls) - left
-        self.left = self._left_for_good + left_now
+                self.left_for_good, lost = self.left_for_good + left, lost + len(calls) - left
+        self.left_now = left_now
         return RunningCount(running, lost)
 
     def calls_of(self, operations: Collection[int], before_ns: int | None = None) -> int:

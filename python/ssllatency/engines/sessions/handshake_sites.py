@@ -8,11 +8,21 @@ from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
+from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.sites import Sites, argument, cookie, packed, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
-from ssllatency.probes.plan import CONDITIONS, ErrorSite, FilePlan, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
+from ssllatency.probes.plan import (
+    ErrorSite,
+    FilePlan,
+    HandshakeSites,
+    OperationPlan,
+    PhaseCall,
+    Probe,
+    Role,
+    condition_number,
+)
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
 from ssllatency.stacks.registry import LIBRARIES, stack_named
@@ -88,7 +98,7 @@ def _phase_cookie(call: PhaseCall, offer: Offer | None) -> int:
         bits.CACHE: int(offer is Offer.CACHE),
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet
-        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
+        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: condition_number(call.condition), bits.TAKEN: int(call.taken)}
     else:
         fields |= {
             bits.SKIP_NULL: argument(call.skip_null),
@@ -183,18 +193,26 @@ def sites_by_program(first: int, images: Sequence[TracedImage], *, transport: bo
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
     `first`. `transport`: those of reads and writes as well; `raised`: raised_sites() as well."""
     phases = [_always_set(image, transport=transport) for image in images]
+    phases_of = {go: _of_stack(images, phases, go=go) for go in (False, True)}
     machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
     wakes = [image.plan.handshake.wake for image in images]
     return {
         "at_exit": [ends for _, ends in machines],
-        "at_phase_end": [ends for _, ends in phases],
+        "at_phase_end": [ends for _, ends in phases_of[False]],
+        "at_go_phase_end": [ends for _, ends in phases_of[True]],
         "at_error": [_error_sites(image.plan.handshake, raised=raised) for image in images],
         "at_software": [software_sites(image.plan) for image in images],
         "at_wake_set": [[site(wake)] if wake else [] for wake in wakes],
         "at_batch": [batch_sites(image.plan) for image in images],
-        "at_phase": [begins for begins, _ in phases],
+        "at_phase": [begins for begins, _ in phases_of[False]],
+        "at_go_phase": [begins for begins, _ in phases_of[True]],
         "at_entry": [begins for begins, _ in machines],
     }
+
+
+def _of_stack(images: Sequence[TracedImage], sites: Sequence[tuple[Sites, Sites]], *, go: bool) -> list[tuple[Sites, Sites]]:
+    """The sites of those images that are Go's, or of the others; none of the rest."""
+    return [of_image if is_go(image) is go else ([], []) for image, of_image in zip(images, sites, strict=True)]
 
 
 def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
@@ -203,7 +221,8 @@ def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
 
 def _always_set(image: TracedImage, *, transport: bool) -> tuple[Sites, Sites]:
     offers, sites = _offers_of(image), image.plan.handshake
-    return phase_sites((*always_watched(sites.calls, offers), *(sites.transport if transport else ())), offers)
+    watches_transport = transport or is_go(image)  # a goroutine sleeps in its calls
+    return phase_sites((*always_watched(sites.calls, offers), *(sites.transport if watches_transport else ())), offers)
 
 
 def places_of(plan: FilePlan) -> frozenset[Label]:

@@ -15,8 +15,11 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
+from ssllatency.engines.bpf.goroutines import Goroutines
+from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read.collect import Extremes
@@ -50,10 +53,16 @@ from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_MORE_OF_GO = ("at_go_phase_end", "at_go_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _ENGINES = tuple(library.name for library in LIBRARIES.values() if library.offloads)
+
+
+def _shows_connections(image: TracedImage) -> bool:
+    """Whether connections of the file's library are read."""
+    return bool(image.plan.offsets.rwstate) or (is_go(image) and bool(image.plan.operations))
 
 
 class HandshakeSession:
@@ -66,8 +75,10 @@ class HandshakeSession:
         self._request, self._beside = request, beside
         self._images = list(request.base.images)
         base = replace(request.base, images=tuple(map(watched, self._images)))
+        of_go = request.base.follow is not None or any(map(is_go, self._images))
+        more = (*_MORE, *(_MORE_OF_GO if of_go else ()))
         self.attachment = Attachment(
-            base, "handshakes", more=_MORE, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
+            base, "handshakes", more=more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
         )
         self._opened = ExitStack()
         self._watches_wakes = False
@@ -117,6 +128,7 @@ class HandshakeSession:
         self._singles = SingleHandshakes(loaded, self._request)
         self._opened.callback(self._singles.close)
         self._counts = Counts(loaded, self._request, self._request.names_of(self._images), self.attachment.name_of)
+        self._goroutines = Goroutines(loaded)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
         self._counters.threshold_ns = self._singles.threshold_ns
@@ -180,7 +192,10 @@ class HandshakeSession:
         if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
-        by_image = [phase_sites(sites.transport, {}) for sites in self._all_sites]
+        by_image = [
+            phase_sites(() if is_go(image) else sites.transport, {})
+            for image, sites in zip(self._images, self._all_sites, strict=True)
+        ]
         sites = {"at_phase_end": [ends for _, ends in by_image], "at_phase": [begins for begins, _ in by_image]}
         with suppress(AttachError):
             self.attachment.attach_more(sites)
@@ -212,7 +227,8 @@ class HandshakeSession:
     @property
     def in_flight(self) -> int:
         """How many handshakes have begun and not ended."""
-        return len(self._counts.in_flight.running())
+        self._goroutines.count(exists)
+        return len(self._counts.in_flight.running()) - self._goroutines.left_now
 
     @property
     def due_s(self) -> float:
@@ -269,6 +285,7 @@ class HandshakeSession:
             series=(),
             missing=self._missing(),
             losses=Losses(
+                left=self.attachment.counters.left + self._goroutines.left,
                 map_full=self.attachment.counters.map_full,
                 events_dropped=self._counters.events_dropped,
                 late_processes=self.attachment.late_processes,
@@ -282,6 +299,7 @@ class HandshakeSession:
         by = self._request.by
         counters = self._counters
         created = counters.created  # before, as handshakes begin and end while those in flight are listed
+        self._goroutines.count(exists)
         running = self._counts.in_flight.running()
         dropped = self._counts.dropped(created, len(running), counters.ended)
         by_process, tallies = self._counts.tallies()
@@ -294,7 +312,7 @@ class HandshakeSession:
             slowest=tuple(self._singles.slowest),
             by=by,
             role=RequestedSide(self._request.base.role),
-            in_flight=len(running),
+            in_flight=max(0, len(running) - self._goroutines.left_now),
             dropped=dropped,
             unattributed=counters.unattributed,
             unsplit=counters.unsplit,
@@ -327,13 +345,13 @@ class HandshakeSession:
             self.attachment.forget(pids)
 
     def _notes(self) -> tuple[str, ...]:
-        number = self._counts.in_flight.cut_off
+        number = max(0, self._counts.in_flight.cut_off - self._goroutines.left_for_good)
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
         return (*self.attachment.notes, *([cut_off] if number else []), *self._windows.notes(self._counters.within_data))
 
     def _unknown_labels(self) -> dict[Label, str]:
         known = self._counts.known_places
-        places_by_image = [known[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
+        places_by_image = [known[index] for index, image in enumerate(self._images) if _shows_connections(image)]
         wanted = [label for label in Label if label not in WHO or label in self._request.by]
         hidden = [label for label in wanted if any(label not in places for places in places_by_image)]
         return dict.fromkeys(hidden, "the library's accessors don't show where it lies")

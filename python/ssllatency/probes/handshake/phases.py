@@ -18,6 +18,7 @@ from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
+from ssllatency.probes.handshake.own import plan_own_phases
 from ssllatency.probes.plan import ErrorSite, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
 from ssllatency.probes.planner import machine_of
 from ssllatency.probes.settings import DEFAULTS, PlanSettings
@@ -33,11 +34,11 @@ def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> Handshake
     """The sites of handshakes in one file: what it holds of its stack's libraries."""
     stack = stack_of(image)
     libraries = libraries_in(image)
+    own = stack.site_planner(image, settings.emulation) if called(libraries) else None
+    if own:
+        return plan_own_phases(image, machine_of(image.machine), stack, own, settings.emulation)
     planner = _Planner(image, stack, libraries, settings)
-    if not stack.handshake_calls.shakes:
-        why = f"those of {stack.title} aren't followed yet, but `trace` counts them"
-        planner.missing.append(MissingPart("handshakes", why))
-    elif called(libraries):
+    if called(libraries):
         planner.plan_calls()
     if has_lower(libraries):
         planner.plan_lower()

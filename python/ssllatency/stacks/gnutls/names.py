@@ -6,7 +6,7 @@ from __future__ import annotations
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.stacks.gnutls.connection import suites
-from ssllatency.stacks.names import ALERTS, Names
+from ssllatency.stacks.names import ALERTS, GROUPS, Names
 
 _LIBRARY = abi.Error.LIBRARY_GNUTLS
 _ALERT_REASONS = 1000  # of the kernel side: an alert that was received, from this number on
@@ -104,24 +104,6 @@ _ALERTS = {
     113: "bad certificate status response",
     115: "unknown PSK identity",
 }
-# IANA's registry of groups.
-_GROUPS = {
-    19: "secp192r1",
-    21: "secp224r1",
-    23: "secp256r1",
-    24: "secp384r1",
-    25: "secp521r1",
-    29: "x25519",
-    30: "x448",
-    256: "ffdhe2048",
-    257: "ffdhe3072",
-    258: "ffdhe4096",
-    259: "ffdhe6144",
-    260: "ffdhe8192",
-    4587: "SecP256r1MLKEM768",
-    4588: "X25519MLKEM768",
-    4589: "SecP384r1MLKEM1024",
-}
 # gnutls_sign_algorithm_t, as IANA's registry calls the schemes.
 _SIGNATURES = {
     1: "rsa_pkcs1_sha1",
@@ -155,7 +137,7 @@ def names(image: Image) -> Names:
         libraries={_LIBRARY: "GnuTLS"},
         alerts=_ALERTS,
         ciphers=suites(image),
-        groups=_GROUPS,
+        groups=GROUPS,
         signatures=_SIGNATURES,
         major=1,
         ssl=_LIBRARY,

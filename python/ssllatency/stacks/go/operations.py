@@ -9,6 +9,7 @@ from ssllatency.stacks.operation import Operation, Tier
 
 LIBRARY = "crypto/tls"
 SERVER, CLIENT = "tls.Conn.serverHandshake", "tls.Conn.clientHandshake"
+LEAVING = ("runtime.gopanic", "runtime.Goexit")
 READ, WRITE, CLOSE = "tls.Conn.Read", "tls.Conn.Write", "tls.Conn.Close"
 
 
@@ -26,6 +27,5 @@ OPERATIONS: tuple[Operation, ...] = (
     _call(READ, f"{TLS}.(*Conn).Read", Convention.SSL_IO, Tier.DATA),
     _call(WRITE, f"{TLS}.(*Conn).Write", Convention.SSL_IO, Tier.DATA),
     _call(CLOSE, f"{TLS}.(*Conn).Close", Convention.SSL_SHUTDOWN, Tier.DATA),
-    _leaving("runtime.gopanic"),
-    _leaving("runtime.Goexit"),
+    *map(_leaving, LEAVING),
 )

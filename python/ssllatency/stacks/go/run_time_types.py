@@ -21,13 +21,13 @@ MOST_FIELDS, MOST_ITABS = 1000, 16384
 _MOST_NAMES, _MOST_USERS = 32, 4096  # places of one name; and of numbers that are its offset, of which few are in descriptors
 _LONGEST_NAME = 127  # bytes: the length takes one byte
 # In a type's descriptor: flags, kind, and the offset of its name.
-_FLAGS, _KIND, _NAME, _DESCRIPTOR = 20, 23, 40, 48
+_HASH, _FLAGS, _KIND, _NAME, _POINTER, _DESCRIPTOR = 16, 20, 23, 40, 44, 48  # and of the type of pointers to it, 0 for none
 _KIND_MASK, _UNCOMMON, _EXTRA_STAR = 31, 1, 2
 _FIELDS, _FIELD_COUNT = 56, 64  # of a struct
 _FIELD = struct.Struct("<QQQ")  # name, type, offset: before Go 1.19 shifted left by one, for a flag
 _POINTED_TO = 48
 # In an itab: the interface, the type that implements it.
-_ITAB_TYPE = 8
+_ITAB_TYPE, _ITAB_HASH = 8, 16  # a copy of the type's
 
 
 class Kind(IntEnum):
@@ -118,6 +118,10 @@ class Types:
 
     def pointer_to(self, address: int) -> int | None:
         """The type of pointers to the type at `address`; None where the file has none, or several."""
+        at = address - self._start + _POINTER
+        stated = struct.unpack_from("<I", self._bytes, at)[0] if 0 <= at <= len(self._bytes) - 4 else 0
+        if stated:
+            return self._start + stated if self._kind(self._start + stated) == Kind.POINTER else None
         places = (place - _POINTED_TO for place in self._data.image.pointers_to(address))
         found = [place for place in places if self._kind(place) == Kind.POINTER]
         return found[0] if len(found) == 1 else None
@@ -151,6 +155,27 @@ class Types:
                 return False
             end = field.offset + self.size(field.type)
         return end <= size
+
+    def hash_of(self, package: str, name: str, kind: Kind) -> int:
+        """The hash of the type of this name, of pointers to it where the name begins with *; 0 where there is none."""
+        type_ = self.find(package, name.removeprefix("*"), kind)
+        if type_ is not None and name.startswith("*"):
+            type_ = self.pointer_to(type_)
+        return 0 if type_ is None else self._data.number(type_ + _HASH, 4)
+
+    @cached_property
+    def error_hashes(self) -> Mapping[int, str]:
+        """The names of the types that the program stores as an `error`, by their hashes, of which each itab has a copy."""
+        hashes = {name: self._itab_hash(itab) for name, itab in self.errors.items()}
+        return {type_hash: name for name, type_hash in hashes.items() if type_hash}
+
+    def _itab_hash(self, itab: int) -> int:
+        """The copy in an itab, 0 where it isn't the same as that of the type: then this is no itab."""
+        copied, type_hash = (
+            self._data.number(itab + _ITAB_HASH, 4),
+            self._data.number(self._data.pointer(itab + _ITAB_TYPE) + _HASH, 4),
+        )
+        return copied if copied == type_hash else 0
 
     @cached_property
     def errors(self) -> Mapping[str, int]:

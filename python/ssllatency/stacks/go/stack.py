@@ -7,24 +7,26 @@ A Go program is recognised by its build information, and by the functions in its
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.errors import phrase
-from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, Stack
-from ssllatency.stacks.go.operations import LIBRARY, OPERATIONS
+from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, PhaseSites, Stack
+from ssllatency.stacks.go.operations import CLIENT, LEAVING, LIBRARY, OPERATIONS, SERVER
 from ssllatency.stacks.go.traced_functions import FUNCTIONS, SERVER_HANDSHAKE, TLS, TracedFunction
-from ssllatency.stacks.names import Names
+from ssllatency.stacks.phases import MissingPart
 
 if TYPE_CHECKING:
+    from ssllatency.code.bodies import Bodies
     from ssllatency.code.machine import Emulation
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Image
     from ssllatency.stacks.go.plan import FunctionPlanner
     from ssllatency.stacks.go.program import Program
+    from ssllatency.stacks.names import Names
     from ssllatency.stacks.operation import Operation
 
 _VERSION_AT = 32  # since Go 1.18 the version follows the header of the build information, its length before it
@@ -32,7 +34,6 @@ _VERSION_INLINE = 2
 _LONGEST = 128
 _GO, _TLS = "Go", "Go crypto/tls"
 _NET_ERROR, _DEADLINE = "*net.OpError", "*poll.DeadlineExceededError"
-_HELD_ERROR = 64  # where the kernel side looks for the error in a net.OpError
 _TRACED: Mapping[str, TracedFunction] = {function.name: function for function in FUNCTIONS}
 
 
@@ -55,10 +56,16 @@ def _program(image: Image) -> Program:
 
 
 class GoSites:
-    """Finds the sites of operations in one program."""
+    """Finds the sites of operations in one program of Go 1.`minor`."""
 
-    def __init__(self, planner: FunctionPlanner, machine: str) -> None:
-        self._planner, self._machine = planner, machine
+    def __init__(self, planner: FunctionPlanner, machine: str, minor: int | None) -> None:
+        self._planner, self._machine, self._minor = planner, machine, minor
+
+    def phases(self) -> tuple[Sequence[PhaseSites], Sequence[MissingPart]]:
+        """Those of the functions that handshakes call, and of their goroutines' waits."""
+        from ssllatency.stacks.go.handshake.phases import Phases
+
+        return Phases(self._planner, self._minor).plan()
 
     def sites(self, operation: Operation) -> FunctionSites | None:
         """Those of the function that the operation's only symbol names."""
@@ -97,7 +104,7 @@ class Go(Stack):
     codes = Codes(reading=0, writing=0, reasons={})  # what a connection waits for isn't in it
     callees = ()
     transport = ()
-    handshake_calls = HandshakeCalls(shakes="")
+    handshake_calls = HandshakeCalls(shakes=SERVER, beside=(CLIENT, *LEAVING))
     inlines_handshake = False
     offers = {}  # noqa: RUF012
     convention = CallingConvention.GO
@@ -146,7 +153,8 @@ class Go(Stack):
         """By the runtime's own tables."""
         from ssllatency.stacks.go.plan import FunctionPlanner
 
-        return GoSites(FunctionPlanner(_program(image), emulation), image.machine)
+        program = _program(image)
+        return GoSites(FunctionPlanner(program, emulation), image.machine, program.build_info.minor)
 
     def version(self, image: Image) -> str:
         """Go's version."""
@@ -159,22 +167,50 @@ class Go(Stack):
     def connection(self, image: Image) -> dict[str, int]:
         """Which byte tells clients, from the type of connections; and by which errors a deadline is known to have passed."""
         from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.go.handshake.connection import HELD_ERROR, sent_alert
 
         try:
             types = _program(image).types
             client = types.offset(TLS, "Conn", "isClient")
             held, errors = types.offset("net", "OpError", "Err"), types.errors
+            sent = sent_alert(types)
         except ElfError:
             return {}
-        found = {} if client is None else {"client": client}
-        if held == _HELD_ERROR and {_NET_ERROR, _DEADLINE} <= errors.keys():
+        found = {name: offset for name, offset in (("client", client), ("sent", sent)) if offset is not None}
+        if held == HELD_ERROR and {_NET_ERROR, _DEADLINE} <= errors.keys():
             found["deadline"] = errors[_DEADLINE] - errors[_NET_ERROR]
         return found
 
-    def labels(self, image: Image) -> dict[str, FieldPath]:  # noqa: ARG002
-        """None yet."""
-        return {}
+    def known_types(self, image: Image) -> tuple[int, ...]:
+        """The hashes of those by which errors and sockets are known."""
+        from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.go.handshake.connection import known_types
 
-    def names(self, image: Image) -> Names:  # noqa: ARG002
-        """None yet."""
-        return Names()
+        try:
+            return known_types(_program(image).types)
+        except ElfError:
+            return ()
+
+    def labels(self, image: Image) -> dict[str, FieldPath]:
+        """The fields of a connection, from its type."""
+        from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.go.handshake.connection import label_paths
+
+        try:
+            return label_paths(_program(image).types)
+        except ElfError:
+            return {}
+
+    def runs_handshakes_alone(self, image: Image, bodies: Bodies) -> bool:  # noqa: ARG002
+        """Whether all handshakes go through the two functions that are watched: reads and writes call these."""
+        return True
+
+    def names(self, image: Image) -> Names:
+        """Those of TLS' numbers, and of the types of its errors."""
+        from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.go.handshake.names import names
+
+        try:
+            return names(_program(image).types.error_hashes)
+        except ElfError:
+            return names({})

@@ -14,7 +14,7 @@ from tests.fixtures.go_samples import HANDSHAKE, LAYOUTS, MACHINES, leaf, progra
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
-from ssllatency.engines.attach.images import can_trace, is_go, why_no_call_can_begin
+from ssllatency.engines.attach.images import can_trace, is_go
 from ssllatency.engines.attach.probing import FLOOR, STANDARD
 from ssllatency.engines.attach.sites import library_record, sites_of
 from ssllatency.engines.base import TracedImage
@@ -22,7 +22,6 @@ from ssllatency.engines.bpftrace.script import scripted
 from ssllatency.fields import FieldError
 from ssllatency.probes import codec
 from ssllatency.probes.contents import file_facts
-from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, Leaving, MissingOperation, Role, SslOffsets
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.go.operations import READ, SERVER
@@ -103,12 +102,28 @@ def test_the_kernel_side_reads_its_connections_by_its_own_layout() -> None:
     assert (record.stack, record.server, record.rwstate, record.typed, record.remember) == (abi.Stack.GO, 16, -1, 0, 0)
     assert record.deadline == 0, "the sample has no such error"
     assert library_record(SslOffsets(deadline=-160), stack_named("go")).deadline == -160
+    record = library_record(SslOffsets(sent=552, go_types=(7, 0, 0xFFFFFFFF)), stack_named("go"))
+    assert (record.sent, list(record.types)) == (552, [7, 0, 0xFFFFFFFF, 0, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize("distance", [-160, 16224, None])
 def test_the_distance_of_two_errors_is_kept(distance: int | None) -> None:
     plan = replace(planned(), offsets=SslOffsets(client=16, deadline=distance))
     assert codec.from_values(values_of(plan), FILE_SIZE) == plan
+
+
+@pytest.mark.parametrize("hashes", [(), (0xFFFFFFFF, 0), (1,) * abi.GoType.GO_TYPES])
+def test_the_hashes_of_types_are_kept(hashes: tuple[int, ...]) -> None:
+    plan = replace(planned(), offsets=SslOffsets(client=16, sent=552, go_types=hashes))
+    assert codec.from_values(values_of(plan), FILE_SIZE) == plan
+
+
+@pytest.mark.parametrize("hashes", [[-1], [1 << 32], ["1"], [1] * (abi.GoType.GO_TYPES + 1), 1])
+def test_hashes_that_are_none_are_refused(hashes: object) -> None:
+    values = values_of(planned())
+    values["offsets"]["go_types"] = hashes
+    with pytest.raises(FieldError):
+        codec.from_values(values, FILE_SIZE)
 
 
 @pytest.mark.parametrize("distance", [1 << 31, -(1 << 31), True, "1", 1.0])
@@ -146,13 +161,6 @@ def test_what_can_not_trace_it_leaves_it_alone_and_says_so() -> None:
     assert kept is other
     assert left.plan.operations == ()
     assert MissingOperation(READ, f"the bpftrace engine doesn't know {stack_named('go').title}") in left.plan.missing
-    assert "not yet whole handshakes" in why_no_call_can_begin([go])
-    assert "map no libssl" in why_no_call_can_begin([go, other])
-    handshakes = plan_handshake(image_of(program()))
-    assert list(handshakes.probes()) == []
-    assert [(part.what, part.reason) for part in handshakes.missing] == [
-        ("handshakes", "those of Go aren't followed yet, but `trace` counts them")
-    ]
 
 
 def test_what_is_in_a_program() -> None:

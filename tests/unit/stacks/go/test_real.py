@@ -142,7 +142,7 @@ def test_the_errors_of_a_handshake_have_their_itabs(name: str) -> None:
 def test_a_deadline_that_has_passed_is_known_by_its_error(name: str) -> None:
     errors = program(name).types.errors
     distance = errors["*poll.DeadlineExceededError"] - errors["*net.OpError"]
-    assert Go().connection(program(name).image) == {"client": 16, "deadline": distance}
+    assert {"client": 16, "deadline": distance}.items() <= Go().connection(program(name).image).items()
 
 
 def test_functions_are_those_of_the_symbol_table() -> None:

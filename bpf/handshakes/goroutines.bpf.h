@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Handshakes of Go's crypto/tls: from the call that makes one to its return, with the waits and phases of the goroutine that
+ * runs it. Time on and off processors isn't known, as a goroutine goes from thread to thread.
+ */
+#ifndef HANDSHAKES_GOROUTINES_BPF_H
+#define HANDSHAKES_GOROUTINES_BPF_H
+
+#include "calls/go_programs.bpf.h"
+#include "handshakes/ending.bpf.h"
+#include "handshakes/go_errors.bpf.h"
+
+/* The record of the handshake that a frame is the call of: another may have its connection's address by now. */
+static __always_inline struct ssll_handshake *handshake_of(const struct ssll_frame *frame)
+{
+	struct ssll_handshake *handshake = find_handshake(frame->connection, this_process());
+
+	return handshake && handshake->began_ns == frame->began_ns ? handshake : NULL;
+}
+
+/* That of the innermost call of this goroutine; NULL where none of its calls runs. */
+static __always_inline struct ssll_handshake *goroutines_handshake(const struct pt_regs *ctx, __u64 *connection)
+{
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, &key);
+	struct ssll_frame *frame;
+
+	if (!goroutine || !goroutine->count)
+		return NULL;
+	frame = frame_at(goroutine, goroutine->count - 1);
+	*connection = frame->connection;
+	return handshake_of(frame);
+}
+
+/* Its handshake is forgotten. */
+static __always_inline void on_frame_gone(const struct ssll_frame *frame)
+{
+	if (handshake_of(frame))
+		close_handshake(frame->connection, this_process());
+}
+
+/* What passed before the call, of a connection whose first bytes were the ClientHello. */
+__noinline int begin_with_go_hello(struct ssll_handshake *handshake, __u64 connection)
+{
+	struct ssll_arrival *arrival;
+	__u64 socket;
+
+	if (!handshake)
+		return 0;
+	find_socket_again(handshake, connection);
+	socket = handshake->socket;
+	arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+	if (!arrival)
+		return 0;
+	if (!arrival->ssl && !is_read_from((struct sock *)socket))
+		add_start(handshake, arrival);
+	arrival->ssl = NOBODY_WAITS;
+	return 0;
+}
+
+static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
+	__u64 connection = REGISTER(ctx, GO_FIRST_ARGUMENT);
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_start_key call = call_key(cookie, 0);
+	struct ssll_library *library;
+	struct ssll_handshake *handshake;
+	struct ssll_frame *frame;
+
+	if (is_shut(cookie) || !begins_go_call(ctx, cookie) || !is_traced(key.tgid))
+		return 0;
+	library = library_of(index);
+	if (!library || !is_go_on_wanted_side(connection, library))
+		return 0;
+	frame = push_frame(ctx, cookie, &key, &call);
+	if (!frame)
+		return 0;
+	if (find_handshake(connection, key.tgid)) /* its call was left, or it is another connection's that lay there */
+		close_handshake(connection, key.tgid);
+	forget_endpoint(connection);
+	handshake = open_handshake(connection, key.tgid, index, frame->began_ns);
+	if (!handshake)
+		return 0;
+	handshake->flags |= SSLL_FLAG_GOROUTINE;
+	handshake->calls = handshake->depth = 1;
+	return begin_with_go_hello(handshake, connection);
+}
+
+static __always_inline void end_in_call(struct ssll_handshake *handshake, __u64 now)
+{
+	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
+	handshake->since_ns = now;
+}
+
+/* The call that makes a handshake has returned an error, or none. */
+__noinline int end_go_handshake(struct ssll_handshake *handshake, __u64 connection, __u64 itab, __u64 error, __u64 now)
+{
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+	struct verdict verdict = success();
+	__u8 ending = SSLL_ENDING_SUCCESS;
+	bool server = true;
+
+	if (!handshake || !library)
+		return 0;
+	end_in_call(handshake, now);
+	read_go_server(connection, library, &server);
+	if (itab) {
+		verdict = judge_go_handshake(handshake, itab, error, library);
+		note_sent_alert(handshake, connection, library);
+		ending = verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED;
+	}
+	finish_handshake(handshake, connection, ending, itab ? verdict.end : SSLL_END_NONE, server, true, now);
+	return 0;
+}
+
+static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_start_key call = call_key(cookie, 0);
+	struct ssll_handshake *handshake;
+	struct ssll_frame frame;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!is_traced(key.tgid))
+		return 0;
+	call.stack = stack_depth(ctx, &key);
+	if (!take_frame(&key, &call, &frame))
+		return 0;
+	handshake = handshake_of(&frame);
+	if (!handshake)
+		return 0;
+	return end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1), now);
+}
+
+enum {
+	GO_WAIT_TO_READ = 'r', /* the mode of a wait for a socket */
+};
+
+/* The part that a wait of the goroutine counts in: none where it waits for something else than the connection's socket. */
+static __always_inline __u8 part_of_go_wait(const struct pt_regs *ctx, __u64 connection, const struct ssll_library *library)
+{
+	__u64 polled = 0;
+
+	if (!is_go_socket(connection, library) || !read_place(connection, library, SSLL_PLACE_OF_POLLED, &polled))
+		return SSLL_PART_WAIT_UNKNOWN;
+	if (polled != REGISTER(ctx, GO_FIRST_ARGUMENT))
+		return 0;
+	return (__u8)go_result(ctx, 1) == GO_WAIT_TO_READ ? SSLL_PART_WAIT_PEER : SSLL_PART_WAIT_WINDOW;
+}
+
+/* No thread in particular is expected to come for what arrives. */
+static __always_inline void await_go_arrival(struct ssll_handshake *handshake, __u64 connection, __u64 now)
+{
+	__u64 socket;
+	struct ssll_arrival *arrival;
+
+	find_socket_again(handshake, connection);
+	await_arrival(handshake, connection, now);
+	socket = handshake->socket;
+	arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+	if (!arrival)
+		return;
+	arrival->task = arrival->tid = 0;
+	arrival->clocks.tid = 0;
+}
+
+/* The goroutine parks until its socket is ready. */
+static __always_inline int begin_go_wait(const struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), connection = 0;
+	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+	__u8 part;
+
+	if (!handshake || !library)
+		return 0;
+	part = part_of_go_wait(ctx, connection, library);
+	if (!part)
+		return 0;
+	end_in_call(handshake, now);
+	handshake->waiting = part;
+	if (part == SSLL_PART_WAIT_PEER)
+		await_go_arrival(handshake, connection, now);
+	return 0;
+}
+
+/* It runs again. */
+static __always_inline int end_go_wait(const struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), connection = 0;
+	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
+
+	if (!handshake || !handshake->waiting)
+		return 0;
+	end_wait(handshake, connection, now);
+	handshake->since_ns = now;
+	return 0;
+}
+
+/* A phase's function is called, or the goroutine begins to wait. The outermost phase counts; one that lies deeper than this, or
+ * as deep, was left by a panic. */
+static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u8 part = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_handshake *handshake;
+	__u64 connection = 0, depth;
+
+	if (is_transport(part))
+		return begin_go_wait(ctx);
+	handshake = goroutines_handshake(ctx, &connection);
+	if (!handshake || branches_away(ctx, cookie))
+		return 0;
+	depth = stack_depth(ctx, &key);
+	if (!depth || (handshake->phase && handshake->phase_stack < depth))
+		return 0;
+	handshake->phase = part;
+	handshake->phase_stack = depth;
+	handshake->phase_since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u8 part = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_handshake *handshake;
+	__u64 now = bpf_ktime_get_ns(), connection = 0;
+
+	if (is_transport(part))
+		return end_go_wait(ctx);
+	handshake = goroutines_handshake(ctx, &connection);
+	if (!handshake || handshake->phase != part || handshake->phase_stack != stack_depth(ctx, &key))
+		return 0;
+	add_part(handshake, part, now - handshake->phase_since_ns);
+	handshake->phase = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The phases of a handshake and its waits, as a Go program has them: functions that are called, from their entry to their
+returns; and the call in which a goroutine parks until its socket is ready, with the branch behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ssllatency.stacks.base import PhaseSites
+from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
+from ssllatency.stacks.go.traced_functions import Purpose, TracedFunction, functions_of
+from ssllatency.stacks.phases import MissingPart, Phase, Transport
+
+# A wait says by itself whether it is one for the peer's bytes or for its window.
+_PARTS: dict[Purpose, Phase | Transport] = {
+    Purpose.PRIVATE_KEY: Phase.PRIVATE_KEY,
+    Purpose.WAIT: Transport.WAIT_PEER,
+}
+_ANY_SIGNER = "crypto.SignMessage"  # which also signs by what isn't the standard library's, and calls the others
+_DECRYPTS = "crypto/rsa.(*PrivateKey).Decrypt"
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The phases of one program."""
+
+    planner: FunctionPlanner
+    minor: int | None
+
+    def plan(self) -> tuple[Sequence[PhaseSites], Sequence[MissingPart]]:
+        """Those that can be seen, and those that can't."""
+        sites: list[PhaseSites] = []
+        missing: list[MissingPart] = []
+        for traced in functions_of(self.minor):
+            part = _PARTS.get(traced.purpose)
+            if part is None:
+                continue
+            planned = self.planner.plan(traced)
+            if planned.obstacle and planned.address:
+                missing.append(MissingPart(traced.name, planned.obstacle))
+            sites += _sites(part, traced, planned)
+        if not any(site.phase is Transport.WAIT_PEER for site in sites):
+            missing.append(MissingPart(Transport.WAIT_PEER, "the file doesn't have what goroutines wait for sockets in"))
+        return sites, missing
+
+
+def _sites(part: Phase | Transport, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
+    start, end = planned.address, planned.address + planned.size
+    for call in planned.calls:
+        yield PhaseSites(part, traced.name, start, end, call.call, (call.branch,))
+    if planned.entry and planned.exits:
+        entry = planned.entry
+        operation = ("decrypt" if traced.name == _DECRYPTS else "sign") if part is Phase.PRIVATE_KEY else ""
+        yield PhaseSites(part, traced.name, start, end, entry.address, planned.exits, entry.not_taken, operation)

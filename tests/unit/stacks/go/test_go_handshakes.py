@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshakes of real Go programs: where their phases and waits are probed, what labels them, and why they fail, in words."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.fixtures.go_samples import program as made
+from tests.unit.stacks.go.test_real import NEEDED, OTHERS, minor_of, program
+
+from ssllatency import abi
+from ssllatency.abi import GoReason, GoType
+from ssllatency.code.values import FieldPath
+from ssllatency.elf.image import Image
+from ssllatency.elf.source import ElfSource
+from ssllatency.engines.read.names import cause
+from ssllatency.engines.sessions.handshake_sites import places_of
+from ssllatency.model.handshakes import LEFT, Cause, Label
+from ssllatency.probes.codec import handshake_from_values, handshake_values
+from ssllatency.probes.handshake.phases import plan_handshake
+from ssllatency.probes.plan import FilePlan
+from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, label_paths, sent_alert
+from ssllatency.stacks.go.handshake.names import names, text_hash
+from ssllatency.stacks.go.handshake.texts import TEXTS
+from ssllatency.stacks.phases import Phase, Transport
+
+FILE_SIZE = 1 << 30
+# Fields of a connection: they move in nearly every version.
+PATHS = {
+    18: {"version": 64, "resumed": 88, "cipher": 90, "peer_certificate": 152, "server_name": 192, "alpn": 328},
+    21: {"version": 72, "resumed": 97, "cipher": 98, "peer_certificate": 160, "server_name": 224, "alpn": 360},
+    24: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 160, "server_name": 224, "alpn": 368},
+    26: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 168, "server_name": 208, "alpn": 352},
+    27: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 168, "server_name": 232, "alpn": 376},
+}
+
+
+@pytest.fixture(params=[*NEEDED, *OTHERS])
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of an executable."""
+    return str(request.param)
+
+
+def test_labels_are_read_where_the_types_say(name: str) -> None:
+    paths = label_paths(program(name).types)
+    assert PATHS[minor_of(name)].items() <= {label: path.offsets[-1] for label, path in paths.items()}.items()
+    assert paths["descriptor"] == FieldPath((8, 0, 16), 8)
+    assert (paths["version"].size, paths["cipher"].size, paths["resumed"].size) == (2, 2, 1)
+    assert paths["server_name_length"].offsets == (paths["server_name"].offsets[0] + 8,)
+    assert ("group" in paths) == (minor_of(name) >= 24)
+
+
+def test_all_types_that_tell_errors_and_sockets_are_known(name: str) -> None:
+    types = program(name).types
+    hashes = known_types(types)
+    assert len(set(hashes)) == len(hashes) == GoType.GO_TYPES
+    assert 0 not in hashes
+    assert {types.error_hashes.get(hashes[number]) for number in (GoType.NETWORK, GoType.TEXT, GoType.PERMANENT)} == {
+        "*net.OpError",
+        "*errors.errorString",
+        "*tls.permanentError",
+    }
+    assert types.offset("net", "OpError", "Err") == HELD_ERROR
+    assert sent_alert(types)
+
+
+def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
+    plan = plan_handshake(program(name).image)
+    phases = {call.callee: call for call in plan.calls}
+    assert {call.phase for call in plan.calls} == {Phase.PRIVATE_KEY}
+    assert {
+        "crypto/rsa.(*PrivateKey).Sign",
+        "crypto/ecdsa.(*PrivateKey).Sign",
+        "crypto/ed25519.PrivateKey.Sign",
+    } <= phases.keys()
+    assert {call.operation for call in plan.calls} == {"sign", "decrypt"}
+    [wait] = plan.transport
+    assert (wait.phase, len(wait.ends)) == (Transport.WAIT_PEER, 1)
+    assert (plan.missing, plan.state_machine, plan.within_data, plan.errors, plan.wake) == ((), None, False, (), None)
+    assert handshake_from_values(json.loads(json.dumps(handshake_values(plan))), FILE_SIZE) == plan
+    whole = FilePlan("/srv/app", "", "", "crypto/tls", (), (), stack="go", handshake=plan)
+    assert {Label.VERSION, Label.SNI, Label.ALPN, Label.PORT, Label.CLIENT_CERTIFICATE} <= places_of(whole)
+    assert Label.SIGNATURE not in places_of(whole)
+
+
+def test_what_a_program_does_not_have_is_absent() -> None:
+    """The sample has no private keys, no sockets, and a connection with few fields."""
+    plan = plan_handshake(Image("made", ElfSource.of(made().data(), "/srv/app"), ()))
+    assert plan.calls == ()
+    assert plan.labels.keys().isdisjoint({"descriptor", "polled", "verify_mode", "alpn"})
+
+
+def why(error: int, *, end: abi.End = abi.End.ERROR, sent: int | None = None, types: dict[int, str] | None = None) -> Cause:
+    ending = abi.Ending.FAILURE if end is abi.End.ERROR else abi.Ending.ABANDONED
+    word = abi.Error.LIBRARY_GO << abi.Error.LIBRARY | error if error else 0
+    key = abi.CauseKey(word, abi.State.UNKNOWN, 0, ending, end, sent or 0, sent is not None)
+    return cause(key, abi.Tally(1, 0), names(types or {}))
+
+
+def test_alerts_are_named() -> None:
+    received = why(GoReason.ALERT + 42)
+    assert (received.reason, received.alert, received.sent) == ("alert received: bad certificate", "bad certificate", False)
+    sent = why(
+        GoReason.TEXT | text_hash("tls: no cipher suite supported by both client and server; client") & GoReason.HASH, sent=40
+    )
+    assert sent.reason.startswith("no cipher suite")
+    assert (sent.alert, sent.sent, sent.library) == ("handshake failure", True, "crypto/tls")
+
+
+def test_errors_are_named_by_their_types() -> None:
+    types = {0xDEADBEEF: "*tls.CertificateVerificationError", 0x12345678: "*acme.Refused"}
+    reasons = [why(GoReason.TYPE | type_hash & GoReason.HASH, types=types).reason for type_hash in types]
+    assert reasons == ["certificate verification failed", "error of type *acme.Refused"]
+    assert why(0, end=abi.End.TRANSPORT).reason == LEFT
+
+
+def test_texts_are_told_apart_by_their_beginnings() -> None:
+    """Of those that begin alike, the reason is what they have in common."""
+    for text in TEXTS:
+        reason = why(GoReason.TEXT | text_hash(f"tls: {text}") & GoReason.HASH).reason
+        assert reason == text or (reason.endswith(" …") and text.startswith(reason.removesuffix(" …")))
+        assert re.fullmatch(r"[^:%]+", text), "what follows a colon varies"
