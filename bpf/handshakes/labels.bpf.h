@@ -38,7 +38,7 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 {
 	__u64 mode = 0, peer = 0, credentials = 0;
 
-	if (!keeps_server_state(ssl, library) || !read_place(ssl, library, SSLL_PLACE_OF_VERIFY_MODE, &mode))
+	if (!tells_certificate(ssl, library) || !read_place(ssl, library, SSLL_PLACE_OF_VERIFY_MODE, &mode))
 		return false;
 	if (!asks_for_certificate(library, mode)) {
 		*value = SSLL_CLIENT_CERTIFICATE_NOT_ASKED;

@@ -109,6 +109,16 @@ static __always_inline bool keeps_server_state(__u64 ssl, const struct ssll_libr
 	return library->stack != SSLL_STACK_GNUTLS || (read_server(ssl, library, &server) && server);
 }
 
+/* Whether the mode tells what the other side is asked for: of Go's connections, and GnuTLS', only a server's. */
+static __always_inline bool tells_certificate(__u64 ssl, const struct ssll_library *library)
+{
+	bool server = false;
+
+	if (library->stack == SSLL_STACK_GO)
+		return read_go_server(ssl, library, &server) && server;
+	return keeps_server_state(ssl, library);
+}
+
 /* Whether the other side is asked for a certificate, by the library's mode. */
 static __always_inline bool asks_for_certificate(const struct ssll_library *library, __u64 mode)
 {

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshakes of Go's crypto/tls, compared with what a program counts that makes them as server and as client at once: how they
+end and why, what labels them, and who calls them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.live.commands.handshakes import PHASES, WAITS, Shake, Shakes
+from tests.live.commands.trace import losses
+from tests.live.libraries.test_go import CONNECTIONS, GoProgram, program
+
+__all__ = ["program"]
+pytestmark = pytest.mark.usefixtures("tracing")
+
+EACH = CONNECTIONS // 8
+KINDS = {
+    "echo": 2 * EACH,
+    "recovers": 2 * EACH,
+    "late": EACH,
+    "nested": EACH,
+}  # those that succeed; the nested ones ask for echo
+VERSIONS = {"TLSv1.2": 7 * EACH // 2, "TLSv1.3": 5 * EACH // 2}  # by turns, but 1.2 within handshakes
+LEFT = "connection reset or closed by the peer"
+
+
+def of_role(shakes: Shakes, role: str, ending: str | None = None) -> list[Shake]:
+    """Those of servers or clients that ended so, however where it is None."""
+    return [
+        single
+        for single in shakes.singles
+        if single["labels"]["role"] == role and (ending is None or single["ending"] == ending)
+    ]
+
+
+def values(singles: list[Shake], label: str) -> Counter[str | None]:
+    """How many have which value of a label."""
+    return Counter(single["labels"][label] for single in singles)
+
+
+def test_each_handshake_has_its_outcome_and_labels(program: GoProgram) -> None:
+    with Shakes(program.pid, options=("--role", "any", "--by", "role,sni,alpn,port,peer")) as shakes:
+        own = program.run()
+    for role in ("server", "client"):
+        succeeded, counted = of_role(shakes, role, "success"), own[f"{role}Handshake"]
+        assert (len(succeeded), len(of_role(shakes, role))) == (counted["success"], counted["success"] + counted["failure"])
+        assert values(succeeded, "sni") == {f"{kind}.test": number for kind, number in KINDS.items()}
+        assert values(succeeded, "version") == VERSIONS
+        assert values(succeeded, "resumed") == {"no": len(succeeded)}
+        assert values(succeeded, "alpn") == {"none": len(succeeded)}
+        assert values(succeeded, "peer") == {"127.0.0.0/24": len(succeeded)}
+        assert len(values(succeeded, "port")) == 1, "the listener's, on both sides"
+        assert {cipher and cipher.split("_")[0] for cipher in values(succeeded, "cipher")} == {"TLS"}
+    servers = of_role(shakes, "server", "success")
+    assert values(servers, "client_certificate") == {"not asked": len(servers)}
+    assert all(single["parts_ns"]["private_key"] for single in servers)
+    assert not any("private_key" in single["parts_ns"] for single in of_role(shakes, "client"))
+    assert losses(shakes.document) == {"left": own["serverHandshake"]["left"]}
+    assert shakes.document["handshakes"]["in_flight"] == 0
+    for parts in (single["parts_ns"] for single in shakes.singles):
+        assert parts["wall"] == parts["calls"] + sum(parts.get(wait, 0) for wait in WAITS)
+        assert parts["calls"] == sum(parts.get(phase, 0) for phase in PHASES)
+        assert "wait_unknown" not in parts, "all of its sockets are known"
+    waited = [single for single in shakes.singles if "wait_peer" in single["parts_ns"] or "queue_server" in single["parts_ns"]]
+    assert 2 * len(waited) > len(shakes.singles)
+
+
+def test_failures_have_their_reasons(program: GoProgram) -> None:
+    """The client refuses a certificate, and tells the server so; or the server is gone in the midst of a handshake."""
+    with Shakes(program.pid, options=("--role", "any", "--by", "role")) as shakes:
+        own = program.run()
+    failed = [single for single in shakes.singles if single["ending"] != "success"]
+    reasons = Counter((single["labels"]["role"], single["ending"], single["reason"], single["alert"]) for single in failed)
+    refusals = own["serverHandshake"]["failure"]
+    refused = next(reason for role, _, reason, _ in reasons if role == "client" and reason != LEFT)
+    assert reasons == {
+        ("server", "failure", "alert received: bad certificate", "bad certificate"): refusals,
+        ("client", "failure", refused, "bad certificate"): refusals,
+        ("client", "abandoned", LEFT, ""): own["clientHandshake"]["failure"] - refusals,
+    }
+    # A type of its own since Go 1.20; before, that of what was found.
+    assert refused in ("certificate verification failed", "error of type x509.UnknownAuthorityError")
