@@ -159,11 +159,11 @@ class Geometry(IntEnum):
 
 
 class GoReason(IntEnum):
+    TEXT_SIZE = 32
     ALERT = 1000
+    HASH = 2097151
     TYPE = 4194304
     TEXT = 6291456
-    HASH = 2097151
-    TEXT_SIZE = 32
 
 
 class GoType(IntEnum):
