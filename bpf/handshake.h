@@ -141,6 +141,15 @@ enum ssll_key_operation {
 	SSLL_KEY_OPERATION_DECRYPT = 2,
 };
 
+/* The kind of private key that a function of Go's uses, which is in its first argument; in place of a signature algorithm in an
+ * ssll_key_use. */
+enum ssll_go_key {
+	SSLL_GO_KEY_NONE = 0, /* any signer's */
+	SSLL_GO_KEY_RSA = 1,
+	SSLL_GO_KEY_ECDSA = 2,
+	SSLL_GO_KEY_ED25519 = 3,
+};
+
 /* The cookie of a phase's site, from the lowest bit up. That of a call is enum ssll_cookie's. */
 enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_PART = 0,          /* 4 bits: enum ssll_part */
@@ -153,6 +162,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
 	SSLL_PHASE_COOKIE_TICKET = 19,       /* 1 bit: it is no phase of its own, but tells that there is a ticket */
 	SSLL_PHASE_COOKIE_CACHE = 20,        /* 1 bit: the session lookup looks in the cache */
+	SSLL_PHASE_COOKIE_KEY = 24,          /* 2 bits: enum ssll_go_key */
 	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 
@@ -207,8 +217,8 @@ enum ssll_flag {
 	SSLL_FLAG_RETRY_KNOWN = 1 << 22,   /* it is known whether a HelloRetryRequest was sent, */
 	SSLL_FLAG_RETRY = 1 << 23,         /* and it was */
 	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
-	SSLL_FLAG_PEER = 1 << 25,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
-	SSLL_FLAG_GOROUTINE = 1 << 28,     /* a goroutine's: on which threads it ran isn't known */
+	SSLL_FLAG_GOROUTINE = 1 << 25,     /* a goroutine's: on which threads it ran isn't known */
+	SSLL_FLAG_PEER = 1 << 26,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
 };
 
 /* What is known of the other end where a handshake is freed before it is over: bits. */
@@ -315,7 +325,8 @@ struct ssll_handshake {
 	__u32 retransmissions;
 	__u32 watch;           /* of what is below handshakes, when the call began: bits of counters.shut */
 	__u32 wake_descriptor; /* that its offload wakes the application by, where that is known */
-	__u32 pad;
+	__u8 key_kind;         /* enum ssll_go_key */
+	__u8 pad[3];
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the

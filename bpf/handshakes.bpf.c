@@ -140,6 +140,7 @@ const enum ssll_key_operation *ssll_key_operation_btf __attribute__((unused));
 const enum ssll_phase_cookie *ssll_phase_cookie_btf __attribute__((unused));
 const enum ssll_error_cookie *ssll_error_cookie_btf __attribute__((unused));
 const enum ssll_error *ssll_error_btf __attribute__((unused));
+const enum ssll_go_key *ssll_go_key_btf __attribute__((unused));
 const enum ssll_go_reason *ssll_go_reason_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

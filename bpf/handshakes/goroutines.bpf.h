@@ -9,6 +9,7 @@
 #include "calls/go_programs.bpf.h"
 #include "handshakes/ending.bpf.h"
 #include "handshakes/go_errors.bpf.h"
+#include "handshakes/go_keys.bpf.h"
 
 /* The record of the handshake that a frame is the call of: another may have its connection's address by now. */
 static __always_inline struct ssll_handshake *handshake_of(const struct ssll_frame *frame)
@@ -212,6 +213,7 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || branches_away(ctx, cookie))
 		return 0;
+	note_go_key(ctx, handshake, cookie);
 	depth = stack_depth(ctx, &key);
 	if (!depth || (handshake->phase && handshake->phase_stack < depth))
 		return 0;

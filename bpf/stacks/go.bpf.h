@@ -26,7 +26,8 @@ enum {
 	GO_UNEXPECTED_EOF_SIZE = 14, /* of io.ErrUnexpectedEOF */
 	GO_EOF = 'E' | 'O' << 8 | 'F' << 16,
 	GO_HELD_ERROR = 64, /* in net.OpError */
-	GO_TYPE_HASH = 16,  /* in an itab: a copy of the type's, which is the same wherever the program is loaded */
+	GO_ITAB_TYPE = 8,
+	GO_TYPE_HASH = 16, /* the same wherever the program is loaded; itabs that are made at run time have no copy of it */
 	GO_CIPHERS = 0x03000000,
 };
 
@@ -73,10 +74,11 @@ static __always_inline struct verdict judge_go(const struct pt_regs *ctx, __u32 
 /* The hash of the type of what an interface with this itab holds; 0 where it holds nothing, or that can't be read. */
 static __always_inline __u32 go_type_hash(__u64 itab)
 {
+	__u64 type = 0;
 	__u32 hash = 0;
 
-	if (itab)
-		bpf_probe_read_user(&hash, sizeof(hash), (void *)(itab + GO_TYPE_HASH));
+	if (itab && !bpf_probe_read_user(&type, sizeof(type), (void *)(itab + GO_ITAB_TYPE)) && type)
+		bpf_probe_read_user(&hash, sizeof(hash), (void *)(type + GO_TYPE_HASH));
 	return hash;
 }
 

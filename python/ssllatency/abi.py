@@ -139,8 +139,8 @@ class Flag(IntEnum):
     RETRY_KNOWN = 4194304
     RETRY = 8388608
     AWAITS_ANSWER = 16777216
-    PEER = 33554432
-    GOROUTINE = 268435456
+    GOROUTINE = 33554432
+    PEER = 67108864
 
 
 class FollowLimits(IntEnum):
@@ -156,6 +156,13 @@ class Geometry(IntEnum):
     COMM = 16
     OPERATIONS = 256
     EXTREME_BITS = 42
+
+
+class GoKey(IntEnum):
+    NONE = 0
+    RSA = 1
+    ECDSA = 2
+    ED25519 = 3
 
 
 class GoReason(IntEnum):
@@ -290,6 +297,7 @@ class PhaseCookie(IntEnum):
     TAKEN = 18
     TICKET = 19
     CACHE = 20
+    KEY = 24
     STACK = 32
 
 
@@ -733,7 +741,8 @@ class Handshake(ctypes.Structure):
         ("retransmissions", ctypes.c_uint32),
         ("watch", ctypes.c_uint32),
         ("wake_descriptor", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("key_kind", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8 * 3),
     )
 
 

@@ -245,6 +245,8 @@ class Stack(Implementation):
     """Whether the calls around the one that makes a handshake may have it built in, so that a probe in it misses theirs."""
     offers: Mapping[str, Offer]
     """The callees whose calls tell of what the client has offered."""
+    keys: Mapping[str, int] = {}
+    """The callees that use one kind of private key, each with its number to the kernel side."""
     convention: CallingConvention = CallingConvention.C
     """How its functions are called."""
     scripted: bool = True

@@ -23,6 +23,7 @@ STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go(), GnuTls())
 UNTRACED: tuple[Implementation, ...] = (Rustls(), *BY_NAME)
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)
+KEYS = {callee: kind for stack in STACKS for callee, kind in stack.keys.items()}
 NAMES = tuple(stack.name for stack in STACKS)
 INSTEAD = {name: untraced.instead for untraced in UNTRACED for name in untraced.marks}
 """By the names that their files' marks show, the sentences of those that aren't traced."""

@@ -25,7 +25,7 @@ from ssllatency.probes.plan import (
 )
 from ssllatency.stacks.base import Stack
 from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
-from ssllatency.stacks.registry import LIBRARIES, stack_named
+from ssllatency.stacks.registry import KEYS, LIBRARIES, stack_named
 
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 # The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
@@ -93,6 +93,7 @@ def _phase_cookie(call: PhaseCall, offer: Offer | None) -> int:
     fields: dict[IntEnum, int] = {
         bits.PART: abi.Part[call.phase.name],
         bits.STACK: call.begin.stack_delta,
+        bits.KEY: KEYS.get(call.callee, 0),
         bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
         bits.TICKET: int(offer is Offer.TICKET),
         bits.CACHE: int(offer is Offer.CACHE),

@@ -16,7 +16,7 @@ from ssllatency.abi import Convention
 from ssllatency.errors import phrase
 from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, PhaseSites, Stack
 from ssllatency.stacks.go.operations import CLIENT, LEAVING, LIBRARY, OPERATIONS, SERVER
-from ssllatency.stacks.go.traced_functions import FUNCTIONS, SERVER_HANDSHAKE, TLS, TracedFunction
+from ssllatency.stacks.go.traced_functions import FUNCTIONS, KEYS, SERVER_HANDSHAKE, TLS, TracedFunction
 from ssllatency.stacks.phases import MissingPart
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Go(Stack):
     handshake_calls = HandshakeCalls(shakes=SERVER, beside=(CLIENT, *LEAVING))
     inlines_handshake = False
     offers = {}  # noqa: RUF012
+    keys = KEYS
     convention = CallingConvention.GO
     scripted = False
     has_symbols = False

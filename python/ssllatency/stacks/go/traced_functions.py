@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ssllatency.abi import GoKey
+
 OLDEST, NEWEST = 18, 27  # of Go 1.N: the versions whose sources were read
 
 
@@ -107,6 +109,14 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction("runtime.gopanic", Purpose.PANIC, Shape.ENTRY, always=True),
     TracedFunction("runtime.Goexit", Purpose.PANIC, Shape.ENTRY),
 )
+
+# The kinds of private keys that functions use, which their first argument holds or is.
+KEYS = {
+    "crypto/rsa.(*PrivateKey).Sign": GoKey.RSA,
+    "crypto/rsa.(*PrivateKey).Decrypt": GoKey.RSA,
+    "crypto/ecdsa.(*PrivateKey).Sign": GoKey.ECDSA,
+    "crypto/ed25519.PrivateKey.Sign": GoKey.ED25519,
+}
 
 
 def functions_of(minor: int | None) -> list[TracedFunction]:

@@ -15,7 +15,7 @@ from ssllatency.abi import GoReason, GoType
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
-from ssllatency.engines.read.names import cause
+from ssllatency.engines.read.names import cause, key_name
 from ssllatency.engines.sessions.handshake_sites import places_of
 from ssllatency.model.handshakes import LEFT, Cause, Label
 from ssllatency.probes.codec import handshake_from_values, handshake_values
@@ -63,6 +63,10 @@ def test_all_types_that_tell_errors_and_sockets_are_known(name: str) -> None:
         "*tls.permanentError",
     }
     assert types.offset("net", "OpError", "Err") == HELD_ERROR
+    # Where bpf/handshakes/go_keys.bpf.h looks for the sizes of keys.
+    assert types.offset("crypto/rsa", "PublicKey", "N") == types.offset("crypto/rsa", "PrivateKey", "PublicKey") == 0
+    assert (types.offset("crypto/ecdsa", "PrivateKey", "PublicKey"), types.offset("crypto/ecdsa", "PublicKey", "X")) == (0, 16)
+    assert types.offset("math/big", "Int", "abs") == 8
     assert sent_alert(types)
 
 
@@ -114,6 +118,17 @@ def test_errors_are_named_by_their_types() -> None:
     reasons = [why(GoReason.TYPE | type_hash & GoReason.HASH, types=types).reason for type_hash in types]
     assert reasons == ["certificate verification failed", "error of type *acme.Refused"]
     assert why(0, end=abi.End.TRANSPORT).reason == LEFT
+
+
+@pytest.mark.parametrize(("kind", "size", "key"), [
+    (abi.GoKey.RSA, 256, "RSA-2048"),
+    (abi.GoKey.ECDSA, 72, "ECDSA P-256"),
+    (abi.GoKey.ECDSA, 0, "ECDSA"),
+    (abi.GoKey.ED25519, 0, "Ed25519"),
+    (abi.GoKey.NONE, 0, ""),
+])  # fmt: skip
+def test_keys_are_named_by_kind_and_size(kind: abi.GoKey, size: int, key: str) -> None:
+    assert key_name(abi.KeyUse(0, size, kind, abi.KeyOperation.SIGN), names({})) == key
 
 
 def test_texts_are_told_apart_by_their_beginnings() -> None:

@@ -75,8 +75,8 @@ def _socket(types: Types) -> dict[str, FieldPath]:
 
 
 def known_types(types: Types) -> tuple[int, ...]:
-    """The hashes of the types that the kernel side knows, by GoType, 0 where the program doesn't have one; none where itabs
-    don't hold them where the kernel side looks. ElfError where the types are damaged."""
+    """The hashes of the types that the kernel side knows, by GoType, 0 where the program doesn't have one; none where
+    hashes don't lie where the kernel side looks for them. ElfError where the types are damaged."""
     if "*net.OpError" not in types.error_hashes.values():
         return ()
     return tuple(types.hash_of(*_TYPES[GoType(number)]) for number in range(GoType.GO_TYPES))

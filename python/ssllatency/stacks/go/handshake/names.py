@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ssllatency.abi import Error, GoReason
+from ssllatency.abi import Error, GoKey, GoReason
 from ssllatency.stacks.go.handshake.texts import TEXTS
 from ssllatency.stacks.names import ALERTS, GROUPS, Names
 
@@ -45,6 +45,11 @@ _CIPHERS = {
     0xCCA8: "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     0xCCA9: "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
+_KEYS: dict[int, str] = {
+    GoKey.RSA: "rsa",
+    GoKey.ECDSA: "ecdsa",
+    GoKey.ED25519: "ed25519",
+}  # in place of signatures, which aren't known
 _CIPHER_BASE = 0x03000000  # OpenSSL's identifiers, which the kernel side makes of them
 _FNV_BASIS, _FNV_PRIME = 0x811C9DC5, 0x01000193
 
@@ -77,6 +82,7 @@ def names(error_types: Mapping[int, str]) -> Names:
         alerts=_ALERTS,
         ciphers={_CIPHER_BASE | number: name for number, name in _CIPHERS.items()},
         groups=GROUPS,
+        signatures=_KEYS,
         major=3,
         ssl=_LIBRARY,
         alert_reasons=GoReason.ALERT,

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The private keys of Go's crypto packages: of which kind one is, and its size. */
+#ifndef HANDSHAKES_GO_KEYS_BPF_H
+#define HANDSHAKES_GO_KEYS_BPF_H
+
+#include "common/registers.bpf.h"
+#include "running/running.bpf.h"
+
+/* As tests/unit/stacks/go/test_go_handshakes.py finds them in the types of programs. */
+enum {
+	GO_RSA_MODULUS = 0,  /* in rsa.PrivateKey: a *big.Int */
+	GO_ECDSA_POINT = 16, /* in ecdsa.PrivateKey: another, the public key's X */
+	GO_BIG_WORDS = 16,   /* in big.Int: how many words of 8 bytes it has */
+};
+
+static __always_inline __u32 go_words(__u64 key, __u32 offset)
+{
+	__u64 number = 0, words = 0;
+
+	if (bpf_probe_read_user(&number, sizeof(number), (void *)(key + offset)) || !number)
+		return 0;
+	bpf_probe_read_user(&words, sizeof(words), (void *)(number + GO_BIG_WORDS));
+	return words;
+}
+
+/* The longest signature by a key on a curve of so many words, by which user space names the curve; 0 for another. */
+static __always_inline __u32 longest_signature(__u32 words)
+{
+	return words == 4 ? 72 : words == 6 ? 104 : words == 9 ? 139 : 0;
+}
+
+/* What kind of key the function that is called uses: the innermost that is watched says most. */
+static __always_inline void note_go_key(const struct pt_regs *ctx, struct ssll_handshake *handshake, __u64 cookie)
+{
+	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2), kind = field(cookie, SSLL_PHASE_COOKIE_KEY, 2);
+	__u64 key = REGISTER(ctx, GO_FIRST_ARGUMENT);
+
+	if (!operation || (handshake->key_operation && !kind))
+		return;
+	handshake->key_operation = operation;
+	handshake->key_kind = kind;
+	if (kind == SSLL_GO_KEY_RSA)
+		handshake->key_bytes = 8 * go_words(key, GO_RSA_MODULUS);
+	if (kind == SSLL_GO_KEY_ECDSA)
+		handshake->key_bytes = longest_signature(go_words(key, GO_ECDSA_POINT));
+}
+
+#endif
