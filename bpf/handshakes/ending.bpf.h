@@ -124,7 +124,7 @@ static __always_inline void finish_handshake(
 		count(&handshake_counters.slept);
 	if (handshake->flags & SSLL_FLAG_BOUNDED)
 		count(&handshake_counters.bounded);
-	if (server && !handshake->socket)
+	if (server && !handshake->socket && !(handshake->flags & SSLL_FLAG_GOROUTINE)) /* those read theirs themselves */
 		count(&handshake_counters.without_socket);
 	if (ending == SSLL_ENDING_FAILURE && !has_libssl_error(handshake))
 		count(&handshake_counters.unexplained);

@@ -24,7 +24,7 @@ from ssllatency.facts import FileFacts
 from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.sockets.listening import Listener
-from ssllatency.targets.survey import ProcessStack, SurveyedFile, TlsProcess
+from ssllatency.targets.survey import ProcessStack, TlsProcess
 from ssllatency.tracing import file_facts, first_look
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
 from ssllatency.tracing.planning import findings
@@ -48,13 +48,10 @@ def described(known: KnownFiles, path: Path, root: Path = Path("/")) -> FileFact
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
-    """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, one whose
-    handshakes can't be followed, and no listener."""
-    openssl, go, rustls = (
+    """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, and no
+    listener."""
+    openssl, rustls = (
         ProcessStack("OpenSSL", "3.0.19", "shared", ""),
-        ProcessStack(
-            "Go crypto/tls", "1.22", "static", "", (SurveyedFile("/caddy", deleted=False, facts=FileFacts(("crypto/tls",))),)
-        ),
         ProcessStack("rustls", "0.23", "static", "rustls isn't traced", traceable=False),
     )
     port = (Listener(443, "::"),)
@@ -62,7 +59,6 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
         TlsProcess(Process(10, 1, "idle", 1), (openssl,), listens=port),
         TlsProcess(Process(20, 1, "nginx\x1b[2J", 1), (openssl,), listens=port),
         TlsProcess(Process(21, 20, "nginx\x1b[2J", 1), (openssl,), listens=port),
-        TlsProcess(Process(30, 1, "caddy", 1), (go,), listens=port),
         TlsProcess(Process(35, 1, "granian", 1), (rustls,), listens=port),
         TlsProcess(Process(40, 1, "curl", 1), (openssl,), listens=()),
     )

@@ -120,10 +120,11 @@ class FullSession:
         self._per_interval = per_interval
         functions = self._functions.read(per_interval=per_interval)
         handshakes = self._handshakes.read(per_interval=per_interval)
+        left = max(0, handshakes.losses.left - functions.losses.left)  # these are calls of functions as well
         return replace(
             functions,
             missing=tuple(dict.fromkeys((*functions.missing, *handshakes.missing))),
-            losses=add_losses(functions.losses, handshakes.losses),
+            losses=add_losses(functions.losses, replace(handshakes.losses, left=left)),
             notes=tuple(dict.fromkeys((*functions.notes, *handshakes.notes))),
             handshakes=handshakes.handshakes,
         )
