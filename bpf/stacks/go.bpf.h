@@ -93,8 +93,9 @@ static __always_inline __u64 go_cipher(__u64 cipher)
 	return cipher ? cipher | GO_CIPHERS : 0;
 }
 
-/* Whether the connection reads from one of Go's own sockets, and not from what another package has put around it. */
-static __always_inline bool is_go_socket(__u64 connection, const struct ssll_library *library)
+/* Whether the connection reads from one of Go's own sockets, and not from what another package has put around it. Not inlined:
+ * its callers have no stack to spare. */
+static __noinline bool is_go_socket(__u64 connection, const struct ssll_library *library)
 {
 	__u64 itab = 0;
 	__u32 hash;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from tests.fixtures.go_samples import program as made
@@ -15,12 +16,14 @@ from ssllatency.abi import GoReason, GoType
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
+from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.names import cause, key_name
-from ssllatency.engines.sessions.handshake_sites import places_of
+from ssllatency.engines.sessions.handshake_sites import places_of, sites_by_program
 from ssllatency.model.handshakes import LEFT, Cause, Label
 from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, label_paths, sent_alert
 from ssllatency.stacks.go.handshake.names import names, text_hash
 from ssllatency.stacks.go.handshake.texts import TEXTS
@@ -87,6 +90,21 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     whole = FilePlan("/srv/app", "", "", "crypto/tls", (), (), stack="go", handshake=plan)
     assert {Label.VERSION, Label.SNI, Label.ALPN, Label.PORT, Label.CLIENT_CERTIFICATE} <= places_of(whole)
     assert Label.SIGNATURE not in places_of(whole)
+
+
+def test_its_phases_and_waits_have_programs_of_their_own() -> None:
+    """Before Go 1.21 a call begins where the branch of the stack's check isn't taken."""
+    image = program("1.18.10-amd64").image
+    plan = replace(plan_image(image), handshake=plan_handshake(image))
+    sites = sites_by_program(0, [TracedImage(plan, plan.path, (1,))], transport=False, raised=False)
+    assert sites["at_phase"] == sites["at_phase_end"] == [[]]
+    [begins], bits = sites["at_go_phase"], abi.PhaseCookie
+    *keys, wait = sorted((cookie for _, cookie in begins), key=lambda cookie: cookie & 15 == abi.Part.WAIT_PEER)
+    assert wait & 15 == abi.Part.WAIT_PEER
+    assert {cookie >> bits.KEY & 3 for cookie in keys} == {abi.GoKey.RSA, abi.GoKey.ECDSA, abi.GoKey.ED25519}
+    assert {cookie >> bits.CONDITION & 15 for cookie in keys} == {6}
+    assert {(cookie >> bits.CONDITIONAL & 1, cookie >> bits.TAKEN & 1) for cookie in keys} == {(1, 0)}
+    assert len(sites["at_go_phase_end"][0]) > len(begins)
 
 
 def test_what_a_program_does_not_have_is_absent() -> None:
