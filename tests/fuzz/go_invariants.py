@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 
 from ssllatency.code.boundaries import boundaries
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.stacks.go.handshake.connection import known_types, label_paths
 from ssllatency.stacks.go.plan import FunctionPlan, plan
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.run_time_types import Types
@@ -67,6 +68,9 @@ def _check_types(image: Image, types: Types) -> None:
         assert all(0 <= field.offset <= types.size(conn) for field in fields)
         pointer = types.pointer_to(conn)
         assert pointer is None or image.pointer(pointer + 48) == conn
+    for path in label_paths(types).values():
+        assert all(offset >= 0 for offset in path.offsets)
+    assert all(0 <= type_hash < 1 << 32 for type_hash in (*known_types(types), *types.error_hashes))
 
 
 def _check_plan(image: Image, found: FunctionPlan) -> None:

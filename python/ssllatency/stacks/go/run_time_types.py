@@ -120,11 +120,14 @@ class Types:
         """The type of pointers to the type at `address`; None where the file has none, or several."""
         at = address - self._start + _POINTER
         stated = struct.unpack_from("<I", self._bytes, at)[0] if 0 <= at <= len(self._bytes) - 4 else 0
-        if stated:
-            return self._start + stated if self._kind(self._start + stated) == Kind.POINTER else None
+        if stated and self._points_to(self._start + stated, address):
+            return self._start + stated
         places = (place - _POINTED_TO for place in self._data.image.pointers_to(address))
         found = [place for place in places if self._kind(place) == Kind.POINTER]
         return found[0] if len(found) == 1 else None
+
+    def _points_to(self, pointer: int, address: int) -> bool:
+        return self._kind(pointer) == Kind.POINTER and self._data.pointer(pointer + _POINTED_TO) == address
 
     def _kind(self, address: int) -> int:
         at = address - self._start

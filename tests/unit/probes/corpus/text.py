@@ -126,7 +126,7 @@ class _Writer:
         if obstacle:
             yield "obstacle: stripped: nothing in the file names its functions"
             return
-        offsets = [f"{name} {value}" for name, value in vars(plan.offsets).items() if value is not None]
+        offsets = [f"{name} {value}" for name, value in vars(plan.offsets).items() if isinstance(value, int)]
         yield from [f"offsets: {', '.join(offsets)}"] if offsets else []
         counts = _counts(self._image) if plan.kind in ("libssl", "libcrypto", "static") else ""
         yield from [f"names: {counts}"] if counts else []
