@@ -105,6 +105,9 @@ __noinline int end_go_handshake(struct ssll_handshake *handshake, __u64 connecti
 	if (!handshake || !library)
 		return 0;
 	end_in_call(handshake, now);
+	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
+	if (!is_go_socket(connection, library) && !handshake->parts[SSLL_PART_WAIT_UNKNOWN])
+		handshake->flags |= SSLL_FLAG_SLEPT;
 	read_go_server(connection, library, &server);
 	if (itab) {
 		verdict = judge_go_handshake(handshake, itab, error, library);
