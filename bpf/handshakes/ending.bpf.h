@@ -111,6 +111,7 @@ static __always_inline void finish_handshake(
 	        .sent = !!(handshake->flags & SSLL_FLAG_ALERT_SENT),
 	        .peer = handshake->flags / SSLL_FLAG_PEER & (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED),
 	};
+	bool of_go = handshake->flags & SSLL_FLAG_GOROUTINE; /* which no more probes would tell more of */
 	__u64 state = 0;
 
 	if (!library)
@@ -124,9 +125,9 @@ static __always_inline void finish_handshake(
 		count(&handshake_counters.slept);
 	if (handshake->flags & SSLL_FLAG_BOUNDED)
 		count(&handshake_counters.bounded);
-	if (server && !handshake->socket && !(handshake->flags & SSLL_FLAG_GOROUTINE)) /* those read theirs themselves */
+	if (server && !handshake->socket && !of_go)
 		count(&handshake_counters.without_socket);
-	if (ending == SSLL_ENDING_FAILURE && !has_libssl_error(handshake))
+	if (ending == SSLL_ENDING_FAILURE && !has_libssl_error(handshake) && !of_go)
 		count(&handshake_counters.unexplained);
 	forget_arrivals(handshake);
 	if (server)
