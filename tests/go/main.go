@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519;
-// or it is the number of connections that are to be made and counted.
+// or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted.
 package main
 
 import (
@@ -60,6 +60,10 @@ func serve(listener net.Listener) {
 }
 
 func main() {
+	if os.Args[1] == "labels" {
+		countLabels(10)
+		return
+	}
 	if connections, err := strconv.Atoi(os.Args[1]); err == nil {
 		countCalls(connections)
 		return

@@ -5,12 +5,13 @@ end and why, what labels them, and who calls them."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
-from tests.live.commands.handshakes import PHASES, WAITS, Shake, Shakes
+from tests.live.commands.handshakes import PHASES, WAITS, Shake, Shakes, labels_of
 from tests.live.commands.trace import losses
-from tests.live.libraries.test_go import CONNECTIONS, GoProgram, program
+from tests.live.libraries.test_go import CONNECTIONS, NEEDED, OTHERS, GoProgram, program
 
 __all__ = ["program"]
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -24,6 +25,16 @@ KINDS = {
 }  # those that succeed; the nested ones ask for echo
 VERSIONS = {"TLSv1.2": 7 * EACH // 2, "TLSv1.3": 5 * EACH // 2}  # by turns, but 1.2 within handshakes
 LEFT = "connection reset or closed by the peer"
+
+
+@pytest.fixture(params=[*NEEDED, *OTHERS])
+def negotiating(request: pytest.FixtureRequest) -> Iterator[GoProgram]:
+    """The program, whose clients want different things and count what they have negotiated."""
+    started = GoProgram(request.param, "labels")
+    try:
+        yield started
+    finally:
+        started.kill()
 
 
 def of_role(shakes: Shakes, role: str, ending: str | None = None) -> list[Shake]:
@@ -67,6 +78,18 @@ def test_each_handshake_has_its_outcome_and_labels(program: GoProgram) -> None:
         assert "wait_unknown" not in parts, "all of its sockets are known"
     waited = [single for single in shakes.singles if "wait_peer" in single["parts_ns"] or "queue_server" in single["parts_ns"]]
     assert 2 * len(waited) > len(shakes.singles)
+
+
+def test_labels_are_those_that_clients_have_negotiated(negotiating: GoProgram) -> None:
+    with Shakes(negotiating.pid, options=("--by", "sni,alpn")) as shakes:
+        negotiated = negotiating.run()
+    names = ("sni", "version", "cipher", "resumed", "alpn", "client_certificate")
+    assert Counter(" ".join(map(str, labels)) for labels in labels_of(shakes.singles, *names)) == negotiated
+    assert len(negotiated) == len({label.split()[0] for label in negotiated}) + 2, "the first ones of those that resume"
+    groups = {group for group, sni in labels_of(shakes.singles, "group", "sni") if sni == "p384.test"}
+    assert groups == {"secp384r1" if negotiating.keeps_group else None}
+    uses = {(use["operation"], use["key"]) for use in shakes.document["handshakes"]["keys"]}
+    assert uses == {("sign", "RSA-2048")}
 
 
 def test_failures_have_their_reasons(program: GoProgram) -> None:
