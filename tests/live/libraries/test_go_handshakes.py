@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from tests.live.commands.handshakes import PHASES, WAITS, Shake, Shakes, labels_of
 from tests.live.commands.trace import losses
-from tests.live.libraries.test_go import CONNECTIONS, NEEDED, OTHERS, GoProgram, program
+from tests.live.libraries.test_go import CONNECTIONS, NEEDED, OTHERS, GoProgram
 
-__all__ = ["program"]
 pytestmark = pytest.mark.usefixtures("tracing")
 
 EACH = CONNECTIONS // 8
@@ -27,14 +28,23 @@ VERSIONS = {"TLSv1.2": 7 * EACH // 2, "TLSv1.3": 5 * EACH // 2}  # by turns, but
 LEFT = "connection reset or closed by the peer"
 
 
-@pytest.fixture(params=[*NEEDED, *OTHERS])
-def negotiating(request: pytest.FixtureRequest) -> Iterator[GoProgram]:
-    """The program, whose clients want different things and count what they have negotiated."""
-    started = GoProgram(request.param, "labels")
+@contextmanager
+def started(name: str, *arguments: str) -> Iterator[GoProgram]:
+    """The program of that name, which waits to be told to begin."""
+    program = GoProgram(name, *arguments)
     try:
-        yield started
+        yield program
     finally:
-        started.kill()
+        program.kill()
+
+
+@pytest.fixture(scope="module", params=[*NEEDED, *OTHERS])
+def counted(request: pytest.FixtureRequest) -> tuple[Shakes, dict[str, Any]]:
+    """All handshakes of a program, built by one of several versions of Go, and what it counted itself."""
+    with started(request.param) as program:
+        with Shakes(program.pid, options=("--role", "any", "--by", "role,sni,alpn,port,peer")) as shakes:
+            own = program.run()
+        return shakes, own
 
 
 def of_role(shakes: Shakes, role: str, ending: str | None = None) -> list[Shake]:
@@ -51,12 +61,11 @@ def values(singles: list[Shake], label: str) -> Counter[str | None]:
     return Counter(single["labels"][label] for single in singles)
 
 
-def test_each_handshake_has_its_outcome_and_labels(program: GoProgram) -> None:
-    with Shakes(program.pid, options=("--role", "any", "--by", "role,sni,alpn,port,peer")) as shakes:
-        own = program.run()
+def test_each_handshake_has_its_outcome_and_labels(counted: tuple[Shakes, dict[str, Any]]) -> None:
+    shakes, own = counted
     for role in ("server", "client"):
-        succeeded, counted = of_role(shakes, role, "success"), own[f"{role}Handshake"]
-        assert (len(succeeded), len(of_role(shakes, role))) == (counted["success"], counted["success"] + counted["failure"])
+        succeeded, calls = of_role(shakes, role, "success"), own[f"{role}Handshake"]
+        assert (len(succeeded), len(of_role(shakes, role))) == (calls["success"], calls["success"] + calls["failure"])
         assert values(succeeded, "sni") == {f"{kind}.test": number for kind, number in KINDS.items()}
         assert values(succeeded, "version") == VERSIONS
         assert values(succeeded, "resumed") == {"no": len(succeeded)}
@@ -80,22 +89,22 @@ def test_each_handshake_has_its_outcome_and_labels(program: GoProgram) -> None:
     assert 2 * len(waited) > len(shakes.singles)
 
 
-def test_labels_are_those_that_clients_have_negotiated(negotiating: GoProgram) -> None:
-    with Shakes(negotiating.pid, options=("--by", "sni,alpn")) as shakes:
-        negotiated = negotiating.run()
+@pytest.mark.parametrize("name", [*NEEDED, *OTHERS])
+def test_labels_are_those_that_clients_have_negotiated(name: str) -> None:
+    with started(name, "labels") as program, Shakes(program.pid, options=("--by", "sni,alpn")) as shakes:
+        negotiated = program.run()
     names = ("sni", "version", "cipher", "resumed", "alpn", "client_certificate")
     assert Counter(" ".join(map(str, labels)) for labels in labels_of(shakes.singles, *names)) == negotiated
     assert len(negotiated) == len({label.split()[0] for label in negotiated}) + 2, "the first ones of those that resume"
     groups = {group for group, sni in labels_of(shakes.singles, "group", "sni") if sni == "p384.test"}
-    assert groups == {"secp384r1" if negotiating.keeps_group else None}
+    assert groups == {"secp384r1" if program.keeps_group else None}
     uses = {(use["operation"], use["key"]) for use in shakes.document["handshakes"]["keys"]}
     assert uses == {("sign", "RSA-2048")}
 
 
-def test_failures_have_their_reasons(program: GoProgram) -> None:
+def test_failures_have_their_reasons(counted: tuple[Shakes, dict[str, Any]]) -> None:
     """The client refuses a certificate, and tells the server so; or the server is gone in the midst of a handshake."""
-    with Shakes(program.pid, options=("--role", "any", "--by", "role")) as shakes:
-        own = program.run()
+    shakes, own = counted
     failed = [single for single in shakes.singles if single["ending"] != "success"]
     reasons = Counter((single["labels"]["role"], single["ending"], single["reason"], single["alert"]) for single in failed)
     refusals = own["serverHandshake"]["failure"]
