@@ -122,9 +122,9 @@ static __always_inline bool tells_certificate(__u64 ssl, const struct ssll_libra
 /* Whether the other side is asked for a certificate, by the library's mode. */
 static __always_inline bool asks_for_certificate(const struct ssll_library *library, __u64 mode)
 {
-	if (library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_GO)
-		return mode != 0;
-	return mode & OPENSSL_VERIFY_PEER;
+	bool any_mode = library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_GO;
+
+	return any_mode ? mode != 0 : mode & OPENSSL_VERIFY_PEER;
 }
 
 /* Whether that side has proved itself by a certificate, where the library has such a place. Another way leaves something else

@@ -56,7 +56,7 @@ DEFECTS = [
     ("labels", "labels/paths.bpf.h", "*value = (__u16)*value;", ""),
     ("labels", "handshakes/labels.bpf.h", "return agreed && ", "return "),
     ("labels", "labels/paths.bpf.h", "return !size || ", "return "),
-    ("labels", "handshakes/labels.bpf.h", "!keeps_server_state(ssl, library) || ", ""),
+    ("labels", "handshakes/labels.bpf.h", "!tells_certificate(ssl, library) || ", ""),
     ("labels", "handshakes/labels.bpf.h", "== OPENSSL_TLS1_3 || keeps_server_state", "!= OPENSSL_TLS1_3 || keeps_server_state"),
     ("labels", "stacks/stacks.bpf.h", "mode != 0 : mode", "mode & OPENSSL_VERIFY_PEER : mode"),
     ("labels", "stacks/gnutls.bpf.h", "GNUTLS_CREDENTIALS_CERTIFICATE = 1,", "GNUTLS_CREDENTIALS_CERTIFICATE = 2,"),
