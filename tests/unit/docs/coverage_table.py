@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is seen of each TLS library, and the tests that prove it: the tables of docs/coverage.md, which are written anew by
+
+PYTHONPATH=python:.:tests/unit/docs build/venv/bin/python tests/unit/docs/coverage_table.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pages import TOP
+
+from ssllatency.stacks.by_name import BY_NAME
+from ssllatency.stacks.rustls.implementation import Rustls
+
+PAGE = TOP / "docs" / "coverage.md"
+_TABLES = re.compile(r"(?<=<!-- tables -->\n).*?(?=<!-- end of tables -->)", re.DOTALL)
+
+COLUMNS = {
+    "calls": "each call, with its outcome and its time (`trace`, `snoop`)",
+    "handshakes": "each handshake, and how it ended (`handshakes`, `snoop`, `record`, `export`, `top`)",
+    "private key": "the operation with the server's private key",
+    "phases": "key exchange, the check of a client's certificates, and what else a handshake does",
+    "waits": "for whom and how long the library waited",
+    "labels": "version, suite, group, resumption, signature; with `--by` name, protocol, port and peer",
+    "reasons": "why a call or a handshake failed, in the library's words",
+    "clients": "the same of programs that connect (`--role client`)",
+    "aarch64": "its functions in builds for aarch64",
+}
+
+
+@dataclass(frozen=True)
+class Proven:
+    """The tests that prove a cell, each FILE::NAME below tests/; `but`: what isn't seen all the same."""
+
+    tests: tuple[str, ...]
+    but: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A TLS library as it is met: which versions of it, how it is linked, and for each column the proof, or why there is
+    none."""
+
+    stack: str
+    versions: str
+    linked: str
+    cells: Mapping[str, Proven | str]
+
+
+def _by(*tests: str, but: str = "") -> Proven:
+    """A cell that these tests prove; a name without a file is in the file of the one before."""
+    named, file = [], ""
+    for test in tests:
+        file, _, name = test.rpartition("::") if "::" in test else (file, "", test)
+        named.append(f"{file}::{name}")
+    return Proven(tuple(named), but)
+
+
+_OPENSSL, _OTHER, _LIBRARIES = "live/handshakes", "live/libraries", "unit/probes/libraries"
+_QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
+_STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
+_EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
+_GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
+_BORING = f"{_OTHER}/test_boringssl.py"
+_GNUTLS = f"{_OTHER}/test_gnutls.py"
+_GO, _GO_HANDSHAKES = f"{_OTHER}/test_go.py", f"{_OTHER}/test_go_handshakes.py"
+_GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known"
+_ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
+_SAME_CODE = "the code is that of the first row, but it wasn't tried by itself"
+_NOT_TRIED = "not tried"
+_NO_MORE = "it is recognised by the name of its library, not traced"
+_UNTOLD = "its accessors for them aren't read yet, so they are unknown; with `--by` port and peer are known"
+_NO_PHASES = "key exchange and checks of certificates aren't found in it yet"
+
+ROWS = (
+    Row(
+        "OpenSSL",
+        "1.1.1 to 3.5",
+        "shared, stripped",
+        {
+            "calls": _by(
+                "live/exact/test_exact.py::test_full_handshakes",
+                f"{_OTHER}/test_other_openssl.py::test_openssl_1_1_1",
+                "test_nginx_of_debian_13",
+            ),
+            "handshakes": _by(f"{_OPENSSL}/test_handshakes.py::test_what_h2load_completed", "test_what_s_time_completed"),
+            "private key": _by(
+                "live/exact/test_exact.py::test_pkcs1_signature_is_an_rsa_sign", "test_rsa_key_exchange_decrypts"
+            ),
+            "phases": _by(f"{_OPENSSL}/test_handshakes.py::test_phases", "test_peer_verification_is_for_client_certificates"),
+            "waits": _by(
+                f"{_OPENSSL}/test_queue.py::test_a_server_that_is_late_is_told_with_the_cause",
+                "test_a_slow_client_is_not_told_as_a_late_server",
+                f"{_OPENSSL}/test_blocking.py::test_a_slow_client_of_apache",
+            ),
+            "labels": _by(
+                f"{_OPENSSL}/test_handshakes.py::test_labels",
+                "test_groups_and_signatures_that_s_client_tells",
+                f"{_OPENSSL}/test_who.py::test_names_protocols_listeners_and_networks",
+            ),
+            "reasons": _by(f"{_OPENSSL}/test_failed.py::test_what_nginx_logs", "test_certificates_of_clients"),
+            "clients": _by(f"{_OPENSSL}/test_odd.py::test_ways_to_shake_hands", "test_both_sides_in_one_process"),
+            "aarch64": _ARM_OPENSSL,
+        },
+    ),
+    Row(
+        "OpenSSL",
+        "3.5, QUIC",
+        "shared, stripped",
+        {
+            **dict.fromkeys(("calls", "handshakes", "private key", "phases", "clients"), _by(_QUIC)),
+            "waits": _by(_QUIC, but="when a packet arrived isn't seen, so it is *wait: peer or server*"),
+            "labels": _by(_QUIC, but="port and peer aren't seen"),
+            "reasons": _NOT_TRIED,
+            "aarch64": _ARM_OPENSSL,
+        },
+    ),
+    Row(
+        "OpenSSL",
+        "1.1.1 to 3.5",
+        "inside another library, or static with symbols or a debug file",
+        {
+            **dict.fromkeys(
+                ("calls", "handshakes", "private key", "labels"),
+                _by(_EMBEDDED, _STATIC, "test_by_its_build_id_in_its_own_root"),
+            ),
+            **dict.fromkeys(("phases", "waits", "reasons", "clients"), _SAME_CODE),
+            "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "BoringSSL",
+        "of 2025",
+        "static or inside another library, with symbols",
+        {
+            **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
+            "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
+            "phases": _NO_PHASES,
+            "waits": _by(f"{_BORING}::test_what_is_put_off"),
+            "labels": _UNTOLD,
+            "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
+            "clients": _NOT_TRIED,
+            "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "BoringSSL",
+        "of 2025",
+        "static or inside another library, stripped",
+        {
+            **dict.fromkeys(("calls", "handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC)),
+            "phases": _NO_PHASES,
+            "waits": _by(f"{_BORING}::test_stripped"),
+            "labels": _UNTOLD,
+            "reasons": _by(f"{_BORING}::test_stripped"),
+            "clients": _NOT_TRIED,
+            "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "AWS-LC",
+        "1.x",
+        "static, stripped or not",
+        {
+            **dict.fromkeys(
+                ("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off", "test_stripped")
+            ),
+            "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
+            "phases": _NO_PHASES,
+            "waits": _by(f"{_BORING}::test_what_is_put_off"),
+            "labels": _UNTOLD,
+            "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
+            "clients": _NOT_TRIED,
+            "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "GnuTLS",
+        "3.7.1 to 3.8.13",
+        "shared, stripped",
+        {
+            "calls": _by(f"{_GNUTLS}::test_its_calls_are_counted"),
+            "handshakes": _by(f"{_OTHER}/test_gnutls_servers.py::test_handshakes_are_as_many_as_clients_and_servers_say"),
+            "private key": _by(f"{_GNUTLS}::test_its_handshakes_have_labels"),
+            "phases": _by(
+                f"{_GNUTLS}::test_its_handshakes_have_labels",
+                "unit/stacks/gnutls/test_gnutls.py::test_calls_of_key_exchange_are_found",
+            ),
+            "waits": _by(
+                f"{_GNUTLS}::test_a_slow_client_is_waited_for",
+                f"{_OTHER}/test_gnutls_servers.py::test_handshakes_fail_as_the_logs_say_and_slow_clients_are_waited_for",
+            ),
+            "labels": _by(f"{_GNUTLS}::test_its_handshakes_have_labels", "test_who_shook_hands"),
+            "reasons": _by(
+                f"{_OTHER}/test_gnutls_servers.py::test_handshakes_fail_as_the_logs_say_and_slow_clients_are_waited_for",
+                f"{_GNUTLS}::test_its_failures_are_those_that_it_tells",
+            ),
+            "clients": _by(f"{_OTHER}/test_gnutls_clients.py::test_each_of_their_handshakes_counts_and_fails_as_they_say"),
+            "aarch64": _by("unit/stacks/gnutls/test_gnutls.py::test_each_of_its_functions_is_planned"),
+        },
+    ),
+    Row(
+        "Go crypto/tls",
+        "1.18 to 1.27",
+        "in the program, stripped or not",
+        {
+            "calls": _by(f"{_GO}::test_each_call_is_counted_with_its_outcome"),
+            "handshakes": _by(f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels"),
+            "private key": _by(f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated"),
+            "phases": "key exchange and checks of certificates aren't found yet",
+            "waits": _by(f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels", but=_GO_TRANSPORT),
+            "labels": _by(
+                f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
+                but="signature isn't known, and the group only since Go 1.24",
+            ),
+            "reasons": _by(f"{_GO_HANDSHAKES}::test_failures_have_their_reasons"),
+            "clients": _by(
+                f"{_GO}::test_sides_are_told_apart", f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels"
+            ),
+            "aarch64": _by("unit/stacks/go/test_real.py::test_all_functions_that_this_version_has_are_planned"),
+        },
+    ),
+    Row("rustls", "any", "in the program or library", dict.fromkeys(COLUMNS, Rustls().instead)),
+    *(Row(other.name, "any", "shared", dict.fromkeys(COLUMNS, other.instead or _NO_MORE)) for other in BY_NAME),
+)
+
+
+def _cells(row: Row, marks: dict[str, int]) -> Iterator[str]:
+    for column in COLUMNS:
+        cell = row.cells[column]
+        reason = cell if isinstance(cell, str) else cell.but
+        mark = f" [{marks.setdefault(reason, len(marks) + 1)}]" if reason else ""
+        yield ("—" if isinstance(cell, str) else "yes") + mark
+
+
+def _tests_of(row: Row) -> Iterator[str]:
+    for column in COLUMNS:
+        cell = row.cells[column]
+        if isinstance(cell, Proven):
+            for test in cell.tests:
+                file, _, name = test.partition("::")
+                yield f"[{name.removeprefix('test_').replace('_', ' ')}](../tests/{file})"
+
+
+def rendered() -> str:
+    """The tables, from the first row to the last reason."""
+    marks: dict[str, int] = {}
+    lines = [f"| library | versions | linked | {' | '.join(COLUMNS)} |", f"|{'---|' * (3 + len(COLUMNS))}"]
+    lines += [f"| {row.stack} | {row.versions} | {row.linked} | {' | '.join(_cells(row, marks))} |" for row in ROWS]
+    reasons = [f"{number}. {reason.removesuffix('.')}." for reason, number in marks.items()]
+    columns = [f"- **{name}**: {meaning}" for name, meaning in COLUMNS.items()]
+    proofs = [
+        f"- **{row.stack} {row.versions}, {row.linked}**: {', '.join(tests)}"
+        for row in ROWS
+        if (tests := list(dict.fromkeys(_tests_of(row))))
+    ]
+    return "\n".join((*lines, "", *reasons, "", "The columns:", "", *columns, "", "The tests:", "", *proofs, "", ""))
+
+
+def page() -> str:
+    """The whole page, with the tables as they should be."""
+    return _TABLES.sub(lambda _: rendered(), PAGE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
