@@ -336,8 +336,9 @@ class Attachment:
 
     def finish(self, tier: Tier) -> int:
         """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
+        running = self._counts.drop(tier, self._operations_of([tier]))  # first: ends aren't seen while their probes are removed
         self._probes.close_tier(tier)
-        return self._counts.drop(tier, self._operations_of([tier]))
+        return running
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
         """Whether no call of these tiers runs that has been seen to begin."""

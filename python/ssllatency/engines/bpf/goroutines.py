@@ -34,6 +34,7 @@ class Goroutines:
         self._table = loaded.map("goroutines", ctypes.sizeof(abi.GoroutineKey), ctypes.sizeof(abi.Goroutine))
         self._shares = loaded.live_section("goroutine_shares", SlotCounts)
         self.left_now = self.left_for_good = 0
+        self._dropped_ns: dict[int, int] = {}  # by operation: calls that began before don't count any more
 
     @property
     def left(self) -> int:
@@ -46,7 +47,7 @@ class Goroutines:
         now_ns = time.monotonic_ns()
         lives: dict[int, bool] = {}
         for raw, pid, goroutine in self._records():
-            calls = _calls(goroutine)
+            calls = [call for call in _calls(goroutine) if not self._is_dropped(call)]
             lives[pid] = lives[pid] if pid in lives else alive(pid)
             since_ns = now_ns - LEFT_AFTER_NS if lives[pid] else now_ns
             left = sum(0 < call.began_ns <= goroutine.left_ns <= since_ns for call in calls)
@@ -58,10 +59,20 @@ class Goroutines:
         self.left_now = left_now
         return RunningCount(running, lost)
 
-    def calls_of(self, operations: Collection[int], before_ns: int | None = None) -> int:
-        """How many calls of these operations run, of those that began before a moment."""
+    def calls_of(self, operations: Collection[int]) -> int:
+        """How many calls of these operations run."""
         calls = (call for _, _, goroutine in self._records() for call in _calls(goroutine))
-        return sum(call.operation in operations and (before_ns is None or call.began_ns < before_ns) for call in calls)
+        return sum(call.operation in operations and not self._is_dropped(call) for call in calls)
+
+    def drop(self, operations: Collection[int], now_ns: int) -> int:
+        """Leaves out from now on the calls of these operations that run, none of which is seen to end any more: their records
+        stay until their goroutines make other calls; how many there were."""
+        dropped = self.calls_of(operations)
+        self._dropped_ns |= dict.fromkeys(operations, now_ns)
+        return dropped
+
+    def _is_dropped(self, call: abi.Frame) -> bool:
+        return bool(call.began_ns < self._dropped_ns.get(call.operation, 0))
 
     def _records(self) -> Iterator[tuple[bytes, int, abi.Goroutine]]:
         for raw, value in list(self._table.items()):

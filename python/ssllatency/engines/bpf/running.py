@@ -102,7 +102,7 @@ class Running:
 
     def drop(self, operations: Collection[int], now_ns: int) -> int:
         """Takes out the calls of these operations, none of which is seen to end any more; how many there were."""
-        dropped = self._goroutines.calls_of(operations, before_ns=now_ns) if self._goroutines else 0
+        dropped = self._goroutines.drop(operations, now_ns) if self._goroutines else 0
         for number, tag in self._tags():
             if _operation_of(tag) in operations:
                 self._table.slots[number].tag = 0

@@ -66,7 +66,6 @@ def test_calls_within_each_other_run() -> None:
     assert goroutines.count(lambda _: True) == RunningCount(3, 0)
     assert goroutines.left == 0
     assert goroutines.calls_of({READ}) == 2
-    assert goroutines.calls_of({READ}, before_ns=NOW) == 1
     assert goroutines.calls_of({5}) == 0
 
 
@@ -79,6 +78,20 @@ def test_a_call_that_a_panic_has_left_long_ago_does_not_run() -> None:
     for _ in range(2):  # it is counted each time, not once more
         assert goroutines.count(lambda _: True) == RunningCount(2, 0)
         assert goroutines.left == 1
+
+
+def test_calls_whose_probes_were_removed_neither_run_nor_are_lost() -> None:
+    """Their records stay, as nothing sees them end."""
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, LONG_AGO))
+    loaded.add(8, 0xC000, (READ, SOON))
+    assert goroutines.drop({HANDSHAKE}, NOW) == 1
+    assert goroutines.calls_of({HANDSHAKE}) == 0
+    assert goroutines.drop({READ}, NOW) == 2
+    assert goroutines.calls_of({READ}) == 1, "one that began later"
+    assert goroutines.count(lambda _: True) == RunningCount(1, 0)
+    assert goroutines.count(lambda pid: pid == 8) == RunningCount(1, 0)
+    assert goroutines.left == 0
 
 
 def test_a_process_that_has_ended_leaves_nothing_behind() -> None:
