@@ -69,6 +69,9 @@ class _Server:
         assert isinstance(compressed, bool)
         return bytes(render(_READING))
 
+    def trim(self) -> None:
+        """Nothing: no memory is to be given back between two inputs."""
+
 
 class _Unhurried(Handler):
     """Doesn't wait before the next answer on the same connection."""
