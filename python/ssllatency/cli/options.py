@@ -47,11 +47,11 @@ def process_ids(text: str) -> list[int]:
 
 
 def ports(text: str) -> list[int]:
-    """TCP ports, separated by commas."""
+    """Ports, separated by commas."""
     words = [word.strip() for word in named(text).split(",")]
     for word in words:
         if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 1 << 16:
-            raise argparse.ArgumentTypeError(f"{word} isn't a TCP port (1 to 65535)")
+            raise argparse.ArgumentTypeError(f"{word} isn't a port (1 to 65535)")
     return list(map(int, words))
 
 
@@ -121,7 +121,7 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="PORT,…",
-        help="every process that listens on this TCP port, now or later, and its children",
+        help="every process that listens on this port, by TCP or, as for QUIC, by UDP, now or later, and its children",
     )
     group.add_argument("--unit", type=named, metavar="NAME", help="every process of this unit of systemd, now or later")
     group.add_argument(

@@ -9,6 +9,7 @@ from typing import Any
 
 from ssllatency.targets.containers.container import Container
 from ssllatency.targets.processes import Process
+from ssllatency.targets.sockets.listening import Listener
 from ssllatency.targets.survey import ProcessStack, Survey, SurveyedFile, TlsProcess
 
 HEADINGS = ("PID", "PROCESS", "CONTAINER", "LISTENS", "TLS", "LINKED", "TRACED")
@@ -166,8 +167,12 @@ def _container(row: TlsProcess) -> str:
 def _ports(row: TlsProcess) -> str:
     if row.listens is None:
         return "?"
-    ports = list(dict.fromkeys(str(listener.port) for listener in row.listens))
+    ports = list(dict.fromkeys(_port(listener) for listener in row.listens))
     return ", ".join([*ports[:_MOST_PORTS], *(["..."] if len(ports) > _MOST_PORTS else [])])
+
+
+def _port(listener: Listener) -> str:
+    return f"{listener.port}/udp" if listener.protocol == "udp" else str(listener.port)
 
 
 def _process(row: TlsProcess) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def _process(row: TlsProcess) -> dict[str, Any]:
         "pid_in_namespace": row.own_pid,
         "listens": None
         if row.listens is None
-        else [{"address": listener.address, "port": listener.port} for listener in row.listens],
+        else [{"address": listener.address, "port": listener.port, "protocol": listener.protocol} for listener in row.listens],
         "tls": [_stack(stack) for stack in row.stacks],
     }
 

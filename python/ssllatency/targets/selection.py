@@ -28,7 +28,7 @@ OPTIONS = "-p PID, --port PORT, --unit NAME, --comm NAME, --cgroup PATH, --conta
 class Selection:
     """Whom to trace: `pids` with their children, those of one of the names `comms`, those that map one of the files
     `libraries`, those in `container` (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below,
-    those of systemd's unit `unit`, those that listen on one of the TCP ports `ports` with their children, those in the
+    those of systemd's unit `unit`, those that listen on one of the ports `ports` with their children, those in the
     containers of the Kubernetes pod `pod` (its name, NAMESPACE/NAME or UID), or everything."""
 
     pids: tuple[int, ...] = ()
@@ -187,11 +187,11 @@ def _nobody_listens(port: int, owners: Owners) -> SsllatencyError:
     if owners.holders:
         holder = owners.holders[0]
         return Absent(
-            f"{holder.comm} (PID {holder.pid}) holds TCP port {port} for another process: name that one (`ssllatency targets`"
+            f"{holder.comm} (PID {holder.pid}) holds port {port} for another process: name that one (`ssllatency targets`"
             " lists what does TLS)."
         )
     unseen = f" ({owners.hidden} of them couldn't be inspected)" if owners.hidden else ""
-    return Absent(f"No process listens on TCP port {port}{unseen}: `ssllatency targets` lists the ports of what does TLS.")
+    return Absent(f"No process listens on port {port}{unseen}: `ssllatency targets` lists the ports of what does TLS.")
 
 
 def _contained(

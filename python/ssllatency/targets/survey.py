@@ -21,7 +21,7 @@ from ssllatency.targets.identity import Identity, MappedFile
 from ssllatency.targets.kernel_tls import kernel_tls
 from ssllatency.targets.maps import executable_path, mapped_files
 from ssllatency.targets.processes import PROC, Process
-from ssllatency.targets.sockets.listening import Listener, listeners
+from ssllatency.targets.sockets.listening import Listener, listeners, serving_others
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     stacks = {look.process: _stacks(look, facts) for look in looks}
     with_tls = [process for process, implementations in stacks.items() if implementations]
     crypto = [look.process for look in looks if not stacks[look.process] and _has_lower(look, facts)]
-    ports = listeners((process.pid for process in with_tls), proc)
+    found = listeners((process.pid for process in with_tls), proc)
+    ports = {pid: None if each is None else serving_others(each, proc) for pid, each in found.items()}
     containers = _containers(with_tls, proc)
     rows = [
         TlsProcess(process, stacks[process], containers.get(process.pid), _own_pid(process.pid, proc), ports[process.pid])

@@ -62,7 +62,7 @@ def test_a_container(certificates: Path) -> None:
     assert_exact(trace.document, exchanges)
     master = next(process for process in listed.values() if process["pid_in_namespace"] == 1)
     assert {process["comm"] for process in listed.values()} == {"nginx"}
-    assert master["listens"] == [{"address": "127.0.0.1", "port": port}]
+    assert master["listens"] == [{"address": "127.0.0.1", "port": port, "protocol": "tcp"}]
     [tls] = master["tls"]
     assert (tls["implementation"], tls["linked"], tls["traced"]) == ("OpenSSL", "shared", True)
     assert tls["version"].startswith("3.5.")

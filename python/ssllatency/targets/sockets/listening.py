@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TCP ports on which processes listen: the sockets among their descriptors, looked up in the tables of their network
-namespaces (/proc/PID/net/tcp and tcp6), in which those that listen come first."""
+"""The ports on which processes listen: the sockets among their descriptors, looked up in the tables of their network namespaces
+(/proc/PID/net/tcp, tcp6, udp and udp6). Of TCP's those that listen come first. UDP has no such state: a socket that is bound
+and not connected takes datagrams from anybody, as a QUIC server's does."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +15,9 @@ from pathlib import Path
 
 from ssllatency.targets.processes import PROC, Process
 
-_LISTEN = "0A"
+_LISTEN, _UNCONNECTED = "0A", "07"  # states of a socket, as the tables write them
+_MOST_UDP = 4096  # UDP sockets of a family in a namespace: no more are looked at
+_USUAL_EPHEMERAL = (32768, 60999)  # ports that the kernel gives to clients, where it doesn't tell
 _ALL = ("0.0.0.0", "::")
 _MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 one, RFC 4291, 2.5.5.2
 _PIECE = 1 << 16
@@ -28,10 +31,11 @@ _HOLDERS = ("systemd", "init", "docker-proxy")
 
 @dataclass(frozen=True, order=True)
 class Listener:
-    """An address and a port; the address 0.0.0.0 or :: stands for all."""
+    """An address and a port; the address 0.0.0.0 or :: stands for all. `protocol`: "tcp" or "udp"."""
 
     port: int
     address: str
+    protocol: str = "tcp"
 
 
 def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listener, ...] | None]:
@@ -51,6 +55,27 @@ def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listene
         open_ones = (tables.get(namespace, {}).get(inode) for inode in sockets)
         listeners_by_pid[pid] = tuple(sorted({listener for listener in open_ones if listener}))
     return listeners_by_pid
+
+
+def serving_others(found: Iterable[Listener], proc: Path = PROC) -> tuple[Listener, ...]:
+    """The listeners of a process that serve others: of UDP those with a port that it listens on by TCP as well, or that isn't
+    one of those that the kernel gives to clients, which ask for names or speak QUIC."""
+    found = tuple(found)
+    by_tcp = {listener.port for listener in found if listener.protocol == "tcp"}
+    first, last = _ephemeral(proc)
+    return tuple(
+        listener
+        for listener in found
+        if listener.protocol == "tcp" or listener.port in by_tcp or not first <= listener.port <= last
+    )
+
+
+def _ephemeral(proc: Path) -> tuple[int, int]:
+    try:
+        first, last = map(int, (proc / "sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        return _USUAL_EPHEMERAL
+    return first, last
 
 
 def serving(port: int, addresses: Container[str], pids: Iterable[int], proc: Path = PROC) -> tuple[list[int], int]:
@@ -79,7 +104,7 @@ class Owners:
 
 
 class Ports:
-    """Who listens on these TCP ports, in any network namespace. The descriptors of all processes, of which there may be as many
+    """Who listens on these ports, in any network namespace. The descriptors of all processes, of which there may be as many
     as connections, are read only where the sockets that listen have changed, or one of their owners has gone; and now and then
     where there are sockets without an owner, as systemd's, which a server gets when it is started. Any user can open sockets
     by the hundred thousand, or namespaces: so looking takes a bounded share of the time, and may come later."""
@@ -144,7 +169,7 @@ def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
         with suppress(OSError):
             namespace = os.readlink(folder / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
             if namespace not in tables:
-                tables[namespace] = _table(folder / "net")
+                tables[namespace] = _by_tcp(folder / "net")
             for descriptor in (folder / "fd").iterdir():
                 inode = _socket(descriptor)
                 if inode in tables[namespace] and not _never_blocks(folder / "fdinfo" / descriptor.name):
@@ -192,42 +217,65 @@ def _socket(descriptor: Path | str) -> str:
 
 
 def whole_table(folder: Path, most: int | None = None) -> dict[str, Listener] | None:
-    """The listening sockets of a network namespace by inode number, given as /proc/PID/net; None where there are more than
-    so many of a family. OSError where the table isn't there, or isn't one."""
+    """The sockets of a network namespace that listen by TCP, by inode number, given as /proc/PID/net; None where there are more
+    than so many of a family. OSError where the table isn't there, or isn't one."""
     listeners_by_inode: dict[str, Listener] = {}
     for name in ("tcp", "tcp6"):
-        try:
-            with (folder / name).open(encoding="ascii", errors="replace", buffering=_PIECE) as file:
-                file.readline(_MOST_LINE)  # the heading
-                for number, line in enumerate(iter(lambda: file.readline(_MOST_LINE), "")):
-                    fields = line.split()
-                    if len(fields) < 10:
-                        raise OSError(_NO_TABLE)
-                    if fields[3] != _LISTEN:
-                        break
-                    if most is not None and number >= most:
-                        return None
-                    listeners_by_inode[fields[9]] = _listener(fields[1])
-        except FileNotFoundError:
-            if name == "tcp":
-                raise  # without IPv6 there is no other
-        except ValueError as error:
-            raise OSError(_NO_TABLE) from error
+        for number, (address, state, inode) in enumerate(_rows(folder / name)):
+            if state != _LISTEN:
+                break
+            if most is not None and number >= most:
+                return None
+            listeners_by_inode[inode] = _listener(address, "tcp")
     return listeners_by_inode
 
 
+def _rows(table: Path) -> Iterator[tuple[str, str, str]]:
+    """The rows of a table: local address, state and inode number. None where only IPv4 has the table; OSError where it isn't
+    one."""
+    try:
+        with table.open(encoding="ascii", errors="replace", buffering=_PIECE) as file:
+            file.readline(_MOST_LINE)  # the heading
+            for line in iter(lambda: file.readline(_MOST_LINE), ""):
+                fields = line.split()
+                if len(fields) < 10:
+                    raise OSError(_NO_TABLE)
+                yield fields[1], fields[3], fields[9]
+    except FileNotFoundError:
+        if not table.name.endswith("6"):
+            raise
+
+
 def _table(folder: Path) -> dict[str, Listener]:
-    """The listening sockets of one network namespace, by inode number; none where the table can't be read."""
+    """The listening sockets of one network namespace, by inode number; none of a protocol whose table can't be read."""
+    return _by_tcp(folder) | _by_udp(folder)
+
+
+def _by_tcp(folder: Path) -> dict[str, Listener]:
     with suppress(OSError):
         return whole_table(folder) or {}
     return {}
 
 
-def _listener(written: str) -> Listener:
-    """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian)."""
+def _by_udp(folder: Path) -> dict[str, Listener]:
+    """Those of UDP, of the first few thousand sockets."""
+    found: dict[str, Listener] = {}
+    for name in ("udp", "udp6"):
+        with suppress(OSError):
+            rows = islice(_rows(folder / name), _MOST_UDP)
+            found |= {inode: _listener(address, "udp") for address, state, inode in rows if state == _UNCONNECTED}
+    return found
+
+
+def _listener(written: str, protocol: str) -> Listener:
+    """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian). OSError
+    where it isn't that."""
     address, _, port = written.partition(":")
-    packed = b"".join(bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8))
-    return Listener(int(port, 16), text_of(packed))
+    try:
+        packed = b"".join(bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8))
+        return Listener(int(port, 16), text_of(packed), protocol)
+    except ValueError as error:
+        raise OSError(_NO_TABLE) from error
 
 
 def text_of(packed: bytes) -> str:

@@ -15,7 +15,7 @@ import pytest
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets import Selection, all_processes, members, select
 from ssllatency.targets.sockets import listening
-from ssllatency.targets.sockets.listening import Listener, Ports, blocks, is_own, listeners, serving
+from ssllatency.targets.sockets.listening import Listener, Ports, blocks, is_own, listeners, serving, serving_others
 
 AddProcess = Callable[..., Path]
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -29,14 +29,16 @@ def row(local: str, inode: int, state: str = "0A") -> str:
     return ROW.format(number=0, local=local, remote="00000000:0000", state=state, inode=inode)
 
 
-def describe(folder: Path, sockets: dict[int, str], namespace: str, tcp: str, tcp6: str = "") -> None:
+def describe(
+    folder: Path, sockets: dict[int, str], namespace: str, tcp: str, tcp6: str = "", udp: str = "", udp6: str = ""
+) -> None:
     for name in ("fd", "ns", "net"):
         (folder / name).mkdir()
     for descriptor, target in sockets.items():
         (folder / "fd" / str(descriptor)).symlink_to(target)
     (folder / "ns" / "net").symlink_to(namespace)
-    (folder / "net" / "tcp").write_text(HEAD + tcp)
-    (folder / "net" / "tcp6").write_text(HEAD + tcp6)
+    for name, rows in (("tcp", tcp), ("tcp6", tcp6), ("udp", udp), ("udp6", udp6)):
+        (folder / "net" / name).write_text(HEAD + rows)
 
 
 def test_sockets_are_looked_up_in_their_own_namespace(proc: Path, add_process: AddProcess) -> None:
@@ -57,6 +59,36 @@ def test_the_table_is_read_no_further_than_its_listeners(proc: Path, add_process
     table = row("0100007F:0001", 71) + row("0100007F:0002", 72, state="01") + row("0100007F:0003", 73)
     describe(add_process(10), {3: "socket:[71]", 4: "socket:[72]", 5: "socket:[73]"}, "net:[1]", table)
     assert listeners([10], proc) == {10: (Listener(1, "127.0.0.1"),)}
+
+
+def test_udp_sockets_that_take_datagrams_from_anybody(proc: Path, add_process: AddProcess) -> None:
+    """They come in no order; those that are connected are clients'."""
+    udp = row("0100007F:9C40", 81, state="01") + row("00000000:01BB", 82, state="07")
+    sockets = {3: "socket:[71]", 4: "socket:[81]", 5: "socket:[82]", 6: "socket:[83]"}
+    udp6 = row(f"{ANY6}:01BB", 83, state="07")
+    describe(add_process(10), sockets, "net:[1]", row("00000000:01BB", 71), "", udp, udp6)
+    expected = (Listener(443, "0.0.0.0"), Listener(443, "0.0.0.0", "udp"), Listener(443, "::", "udp"))
+    assert listeners([10], proc) == {10: expected}
+    assert Ports([443]).owners(all_processes(proc), proc).by_port == {443: {10}}
+
+
+def test_a_table_of_udp_that_isnt_one_shows_nothing(proc: Path, add_process: AddProcess) -> None:
+    sockets = {3: "socket:[71]", 4: "socket:[81]"}
+    describe(add_process(10), sockets, "net:[1]", row("0100007F:0001", 71), udp=row("0100007F:XYZ", 81, state="07"))
+    assert listeners([10], proc) == {10: (Listener(1, "127.0.0.1"),)}
+
+
+@pytest.mark.parametrize("told", ["40000\t50000\n", "", "many\n"])
+def test_a_clients_udp_socket_serves_nobody(tmp_path: Path, told: str) -> None:
+    """It has one of the ports that the kernel gives to clients, unless the process serves that port by TCP as well."""
+    (tmp_path / "sys/net/ipv4").mkdir(parents=True)
+    (tmp_path / "sys/net/ipv4/ip_local_port_range").write_text(told)
+    quic, client, both = Listener(443, "::", "udp"), Listener(45000, "::", "udp"), Listener(45001, "::", "udp")
+    tcp = Listener(45001, "::")
+    assert serving_others([quic, client, both, tcp], tmp_path) == (quic, both, tcp)
+    assert serving_others([Listener(51000, "::", "udp")], tmp_path) == (
+        () if told[:1] != "4" else (Listener(51000, "::", "udp"),)
+    )
 
 
 @pytest.mark.parametrize(("flags", "blocking"), [("02", True), ("04002", False)])
@@ -117,6 +149,18 @@ def test_our_own_socket(family: socket.AddressFamily, address: str) -> None:
         assert Listener(own.getsockname()[1], address) in found
 
 
+@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_our_own_udp_socket(family: socket.AddressFamily, address: str) -> None:
+    """Until it is connected."""
+    with socket.socket(family, socket.SOCK_DGRAM) as own:
+        own.bind((address, 0))
+        port = own.getsockname()[1]
+        assert Listener(port, address, "udp") in (listeners([os.getpid()])[os.getpid()] or ())
+        assert Ports([port]).owners(all_processes()).by_port == {port: {os.getpid()}}
+        own.connect((address, 9))
+        assert Listener(port, address, "udp") not in (listeners([os.getpid()])[os.getpid()] or ())
+
+
 def test_an_ipv4_address_on_an_ipv6_socket() -> None:
     with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as own:
         own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -161,8 +205,8 @@ def test_who_listens_on_a_port_is_selected_with_children(served: Path) -> None:
 @pytest.mark.parametrize(
     ("ports", "sentence"),
     [
-        ((8443,), rf"docker-proxy \(PID {PROXY}\) holds TCP port 8443 for another process"),
-        ((443, 80), r"No process listens on TCP port 80 \(1 of them couldn't be inspected\)"),
+        ((8443,), rf"docker-proxy \(PID {PROXY}\) holds port 8443 for another process"),
+        ((443, 80), r"No process listens on port 80 \(1 of them couldn't be inspected\)"),
     ],
 )
 def test_a_port_that_nobody_serves(served: Path, ports: tuple[int, ...], sentence: str) -> None:
@@ -251,7 +295,7 @@ def test_a_port_of_our_own() -> None:
     """We are no target; who inherits the socket is."""
     with socket.create_server(("127.0.0.1", 0)) as own:
         port = own.getsockname()[1]
-        with pytest.raises(SsllatencyError, match=f"No process listens on TCP port {port}"):
+        with pytest.raises(SsllatencyError, match=f"No process listens on port {port}"):
             select(Selection(ports=(port,)))
         own.set_inheritable(True)
         child = subprocess.Popen(["sleep", "60"], close_fds=False)
