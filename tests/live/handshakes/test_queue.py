@@ -214,7 +214,7 @@ def test_a_slow_client_is_not_told_as_a_late_server(certificates: Path) -> None:
 
 def test_nothing_is_said_of_a_prompt_server_and_prompt_clients(certificates: Path) -> None:
     with late_server(certificates, Late()) as (pid, port), Shakes(pid) as shakes:
-        for _ in range(TIMES):
+        for _ in range(4 * TIMES):
             felt_ns(port)
     assert {single["ending"] for single in shakes.singles} == {"success"}
     assert any("queue_server" in single["parts_ns"] for single in shakes.singles)

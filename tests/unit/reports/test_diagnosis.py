@@ -18,7 +18,7 @@ from tests.unit.reports.report_samples import snapshot_of
 
 from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, RequestedSide, Times
 from ssllatency.model.recording import Recording
-from ssllatency.reports.diagnosis import calls, failures, queue
+from ssllatency.reports.diagnosis import calls, failures, network, offload, queue
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, conclusion, diagnose, diagnoses
 from ssllatency.reports.diagnosis.numbers import FEWEST
@@ -515,6 +515,26 @@ def test_silence_where_nothing_stands_out() -> None:
     assert diagnose(measured(private_key=0.4, key_exchange=0.4, rest=0.4, wait_peer=1.999)) == []
     assert diagnose(measured(queue_start=0.04, queue_server=0.04, queue_handshakes=0.07, rest=0.04)) == []
     assert diagnose(handshakes_of([*alike(100, rest=0.1, wait_unknown=1.9), *failed(9)])) == []
+
+
+@pytest.mark.parametrize(
+    ("stall", "rule"),
+    [
+        ({"queue_start": 50, "queue_server": 250, "queue_other": 300}, queue.blocked_loop),
+        ({"queue_start": 300}, queue.late_first_call),
+        ({"queue_server": 300, "queue_runnable": 300}, queue.neighbours),
+        ({"rest": 300, "off_cpu": 300, "off_cpu_runnable": 300}, queue.neighbours),
+        ({"private_key": 300}, calls.private_key),
+        ({"wait_peer": 300}, network.peer_waits),
+        ({"wait_offload": 300}, offload.offload_waits),
+    ],
+)
+def test_a_single_stall_is_no_cause(stall: dict[str, float], rule: Judge) -> None:
+    """It makes most of the sum, and says nothing about the other handshakes; two of them are told."""
+    facts = {Fact.SOCKET: 1}
+    prompt, stalled = alike(98, facts=facts, rest=0.4), alike(1, facts=facts, rest=0.4 + stall.pop("rest", 0), **stall)
+    assert diagnose(handshakes_of([*prompt, *stalled])) == []
+    assert rule(Case(handshakes_of([*prompt, *stalled * 2])))
 
 
 def up_to(most_ms: float) -> st.SearchStrategy[float]:

@@ -95,13 +95,22 @@ class Case:
         """The time of these parts in the mean handshake."""
         return duration(ratio(self.ns(*parts), self.count))
 
-    def much(self, floor_ns: int, *parts: Part) -> bool:
-        """Whether these parts are much of what clients wait for, and no less than `floor_ns` a handshake."""
-        return self.is_much(floor_ns, self.ns(*parts))
+    def slowest_ns(self, *parts: Part) -> int:
+        """The longest that any one of these parts took in a handshake; 0 where that isn't known of any."""
+        times = [self.group.parts[part] for part in parts if part in self.group.parts] if self.group else []
+        return max((one.max_ns or 0 for one in times), default=0)
 
-    def is_much(self, floor_ns: float, time_ns: float, fraction: float = MUCH) -> bool:
-        """Whether so much time in all is."""
-        return self.count > 0 and time_ns >= floor_ns * self.count and time_ns >= fraction * self.wait_ns
+    def much(self, floor_ns: int, *parts: Part) -> bool:
+        """Whether these parts are much of what clients wait for, and no less than `floor_ns` a handshake: with its slowest
+        handshake like the others as well, as a single stall says nothing about those."""
+        return self.is_much(floor_ns, self.ns(*parts), slowest_ns=self.slowest_ns(*parts))
+
+    def is_much(self, floor_ns: float, time_ns: float, fraction: float = MUCH, slowest_ns: int = 0) -> bool:
+        """Whether so much time in all is, and would be if the handshake that had `slowest_ns` of it were like the others."""
+        others_ns = ratio(time_ns - slowest_ns, self.count - 1)
+        stall_ns = max(0, slowest_ns - others_ns)
+        left_ns = time_ns - stall_ns
+        return self.count > 0 and left_ns >= floor_ns * self.count and left_ns >= fraction * (self.wait_ns - stall_ns)
 
     def of_wait(self, time_ns: float) -> str:
         """How much of what clients wait for this is, as the subject of a sentence."""

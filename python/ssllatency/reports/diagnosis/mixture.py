@@ -23,7 +23,7 @@ _PIECES = {
 
 def several_causes(case: Case) -> Evidence | None:
     """Clients wait long, and no part of that is much of it."""
-    if not case.count or case.wait_ns < LONG_NS * case.count:
+    if not case.is_much(LONG_NS, case.wait_ns, 1, case.slowest_ns(*CLIENT_WAIT_PARTS)):
         return None
     longest = sorted(_PIECES, key=lambda parts: -case.ns(*parts))[:3]
     shares = [f"{share(case.ns(*parts), case.wait_ns)} {_words(case, parts)}" for parts in longest if case.ns(*parts)]

@@ -63,8 +63,8 @@ def late_resumption(case: Case) -> Evidence | None:
 
 def batches_unfilled(case: Case) -> Evidence | None:
     """A notable part of the time waits for the offload, and its batches are at most half full."""
-    batches = _most_wasteful(case.handshakes)
-    if batches is None or not case.is_much(OWN_FLOOR_NS, case.ns(Part.WAIT_OFFLOAD), NOTABLE_WAIT):
+    batches, waits = _most_wasteful(case.handshakes), Part.WAIT_OFFLOAD
+    if batches is None or not case.is_much(OWN_FLOOR_NS, case.ns(waits), NOTABLE_WAIT, case.slowest_ns(waits)):
         return None
     if ratio(batches.used, batches.count * batches.lanes) > HALF_FULL:
         return None

@@ -167,7 +167,8 @@ def _at_start(case: Case) -> bool:
 
 def _no_processor(case: Case, queued: Part) -> Evidence | None:
     """The queue's sentence where this made most of it; else one about the queue and the calls together."""
-    whole_ns = case.ns(*_QUEUED, Part.OFF_CPU_RUNNABLE)
+    parts = (*_QUEUED, Part.OFF_CPU_RUNNABLE)
+    whole_ns = case.ns(*parts)
     inside_ns, this_ns = _inside_ns(case, queued), _without_ns(case, queued)
     if queued in did(case)[1:] and not case.much(OWN_FLOOR_NS, Part.OFF_CPU_RUNNABLE):
         return None  # the sentence about the queue names it
@@ -177,7 +178,7 @@ def _no_processor(case: Case, queued: Part) -> Evidence | None:
         inside = also if case.ns(Part.OFF_CPU_RUNNABLE) >= NOTABLE * case.wait_ns else ""
         more = max(evidence.weight, ratio(case.ns(queued, Part.OFF_CPU_RUNNABLE), case.wait_ns))
         return Evidence(f"{evidence.sentence}{inside}", more)
-    if not case.is_much(OWN_FLOOR_NS, whole_ns):
+    if not case.is_much(OWN_FLOOR_NS, whole_ns, slowest_ns=case.slowest_ns(*parts)):
         return None
     where = f", {duration(inside_ns / case.count)} of it inside the library's calls" if inside_ns else ""
     other = next(part for part in _QUEUED if part is not queued)
