@@ -27,8 +27,9 @@ from tests.live.servers.nginx import make_certificate
 from tests.live.servers.programs import session_server
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_ns, late_server, on_a_busy_processor
+from tests.machine import NEEDS_QUIET
 
-pytestmark = pytest.mark.usefixtures("tracing")
+pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
 Judge = Callable[[Case], Evidence | None]
 TIMES = 32
 SLOW_S = 0.02

@@ -21,8 +21,9 @@ from tests.live.handshakes.test_diagnosis import prompt
 from tests.live.servers.nginx import Nginx, Settings
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, on_a_busy_processor, quota, stopped_often
+from tests.machine import NEEDS_QUIET
 
-pytestmark = pytest.mark.usefixtures("tracing")
+pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
 TIMES = 32
 LATE_S = 0.03
 # What is said of a queue by what the thread did meanwhile: the rule, and its words.

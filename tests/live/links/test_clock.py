@@ -21,9 +21,10 @@ from tests.live.links.agreement import Compared, compare, summary
 from tests.live.links.link import TO_CLIENT, Link, Segment, awake
 from tests.live.links.served import SERVERS, STALL_S, Served
 from tests.live.servers.queues import neighbours, quota, stopped_often
+from tests.machine import NEEDS_QUIET
 from tests.waiting import meanwhile
 
-pytestmark = pytest.mark.usefixtures("tracing")
+pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
 KEPT = 0.15  # of the handshakes, or two, may be longer by the tool: a server kept from its processor behind its last byte
 FEW = 0.1  # of them, or two, may differ for what neither sees, as a hypervisor that stops the link's processor
 WRITE_AFTERWARDS = ("asyncio", "node")  # a flight after its call, so that their own time passes for the client's, ...

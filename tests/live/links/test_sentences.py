@@ -18,8 +18,9 @@ from tests.live.clients.stamped import Stamping, stamped
 from tests.live.commands.handshakes import Shakes, assert_books
 from tests.live.links.link import TO_CLIENT, Link, awake
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
+from tests.machine import NEEDS_QUIET
 
-pytestmark = pytest.mark.usefixtures("tracing")
+pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
 TIMES = 32
 NETWORK = (Subject.PEER, Subject.LOSSES, Subject.ROUND_TRIPS)
 FAR = {"delay_s": 0.01}
