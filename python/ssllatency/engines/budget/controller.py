@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ssllatency.engines.cost.spent import Share
+
 _AIM = 0.5  # of the budget: what tracing takes beside hits isn't in it, nor what comes in a moment
 _PAYS_BACK_S = 20.0  # in which an excess is made up for
 _LEAST_AIM = 0.4  # of the budget, however much there is to be made up for
@@ -15,7 +17,8 @@ RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and 
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
 _FITS = 0.8  # of the budget: what all would take, so that it is tried whether all may be watched all the time again
-_KEPT = 0.5  # of what was seen in the window before, where the last one saw less
+_KEPT = 0.5  # of what windows before have seen, beside what the last one has: one of 50 ms is much a matter of chance
+_KEPT_EXACT = 0.9  # the same for what is only reported, by the length of the windows
 _MOST_PATIENCE = 48  # strata with room for a tier until it is tried, where trials fail again and again
 
 
@@ -37,6 +40,8 @@ class Controller:
         self.level = 0
         self._budget, self._most = budget, most
         self._added = 0.0  # what the windowed functions would take if they were watched all the time
+        self._beside_s = 0.0  # the time of a window that is paid in vain, while its probes are set and removed
+        self._seen_s = self._paid_s = 0.0  # how long windows were, and what tracing took in them of who paid most
         self._outside = 0.0  # what all others take
         self._tool: float | None = None  # what the tracer itself took lately; not known before the first stratum has ended
         self._calm = 0
@@ -57,6 +62,11 @@ class Controller:
         return self._outside + self._added
 
     @property
+    def exact(self) -> float | None:
+        """The same of the processor time of who pays most, as windows have seen it; None before the first."""
+        return self._paid_s / self._seen_s if self._seen_s else None
+
+    @property
     def wants_more(self) -> bool:
         """Whether one more tier has to go into windows, and there is one."""
         return self._outside > self._budget and self.level < self._most
@@ -66,13 +76,22 @@ class Controller:
         if outside is not None:
             self._added, self._outside = max(0.0, self.whole - outside), outside
 
-    def heard(self, outside: float | None, whole: float | None, part: float) -> None:
-        """Hears what tracing took before a window, and from there to its end, with all that setting and removing probes took;
-        `part`: which part of that time the window was."""
+    def heard(self, outside: float | None) -> None:
+        """Hears what tracing takes outside of windows."""
         self._outside = outside if outside is not None else self._outside
-        if whole is not None and part > 0:
-            added = max(0.0, whole - self._outside) / part
-            self._added = max(added, self._added * _KEPT)  # a load that pauses while the window lasts seems to cost nothing
+
+    def heard_window(self, inside: Share | None, window_s: float, probed: Share | None, probed_s: float) -> None:
+        """Hears what tracing took in a window of such a length, and while its probes were set, in it, and removed. After one
+        window that saw no work, half of what is known still counts: a load may have paused."""
+        if inside is None or window_s <= 0:
+            return
+        added = max(0.0, inside.counted - self._outside)
+        self._added = self._added * _KEPT + added * (1 - _KEPT)
+        self._seen_s = self._seen_s * _KEPT_EXACT + window_s
+        self._paid_s = self._paid_s * _KEPT_EXACT + inside.counted / inside.weight * window_s
+        if probed and added > 0:
+            beside_s = max(0.0, probed.counted - self._outside) * probed_s / added - window_s
+            self._beside_s = self._beside_s * _KEPT + min(max(0.0, beside_s), probed_s - window_s) * (1 - _KEPT)
 
     def heard_tool(self, share: float) -> None:
         """Hears what the tracer itself took in a stratum, by what the processes had: windows get shorter by it. It puts nothing
@@ -96,7 +115,7 @@ class Controller:
         if self._calm >= _CALM:
             self._move(-1)
         least_s = RESTING_STRATUM_S if rests else STRATUM_S
-        return _schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
+        return self._schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
 
     def _move(self, by: int) -> None:
         """So many more tiers go into windows. What the others take isn't known then until it is heard."""
@@ -110,11 +129,11 @@ class Controller:
         return self._roomy > self._patience
 
     def _part(self, aim: float) -> float:
-        """Which part of the time may be watched."""
+        """In which part of the time what goes into windows may be probed."""
         return max(self._budget * _LEAST_LEFT, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
 
-
-def _schedule(part: float, least_s: float, most_s: float) -> Schedule:
-    """The shortest stratum within these bounds whose window is so long that setting and removing probes is little beside it."""
-    stratum_s = min(max(least_s, WINDOW_S / part if part > 0 else most_s), most_s)
-    return Schedule(stratum_s, max(WINDOW_S, part * stratum_s))
+    def _schedule(self, part: float, least_s: float, most_s: float) -> Schedule:
+        """The shortest stratum within these bounds that has room for a window, and for what its probes are hit beside it."""
+        stratum_s = min(max(least_s, (WINDOW_S + self._beside_s) / part if part > 0 else most_s), most_s)
+        window_s = part * stratum_s - (self._beside_s if part < 1 else 0.0)
+        return Schedule(stratum_s, max(WINDOW_S, window_s))

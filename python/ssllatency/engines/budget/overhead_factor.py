@@ -9,6 +9,7 @@ from ssllatency.model.sampling import NONE, Work
 
 _MARGIN = 0.01  # of the usual CPU time, which differs from window to window anyway
 _MOST = 4.0
+_FEW = 1000  # system calls in windows whose time differs by chance as much as by what hits take
 _KEPT = 0.9  # of what was seen until a window: servers change
 
 
@@ -32,4 +33,6 @@ class OverheadFactor:
             return 1.0
         usual_ns = (between.own_ns or 0.0) / between.io_calls * (watched.io_calls or 0.0)
         excess_ns = (watched.own_ns or 0.0) + watched.cost_ns - (1 + _MARGIN) * usual_ns
-        return min(max(1.0, excess_ns / watched.cost_ns), _MOST)
+        io_calls = watched.io_calls or 0.0
+        known = io_calls / (io_calls + _FEW)
+        return min(max(1.0, 1.0 + known * (excess_ns / watched.cost_ns - 1.0)), _MOST)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ssllatency.engines.budget.overhead_factor import OverheadFactor
-from ssllatency.engines.cost.spent import Share, Spent, tool_share
+from ssllatency.engines.cost.spent import LEAST_S, Share, Spent, tool_share
 
 OTHERS_BUDGET = 0.03  # at most, of the processor time of a process that isn't traced and hits the same probes
 
@@ -70,8 +70,17 @@ class Spending:
         share = self._share(self._before, spent)
         return spent.at_s - self._before.at_s, share.counted if share else None
 
-    def _share(self, earlier: Spent, now: Spent) -> Share | None:
-        share = now.share_since(earlier, others_weight=self.budget / min(self.budget, OTHERS_BUDGET))
+    def moment(self) -> Spent | None:
+        """Return what since() may be asked about; None where nothing is measured."""
+        return self._spent()
+
+    def since(self, moment: Spent | None) -> Share | None:
+        """The share since moment() was asked, however short that is; None where it isn't known."""
+        spent = self._spent()
+        return self._share(moment, spent, least_s=0.0) if moment and spent else None
+
+    def _share(self, earlier: Spent, now: Spent, least_s: float = LEAST_S) -> Share | None:
+        share = now.share_since(earlier, others_weight=self.budget / min(self.budget, OTHERS_BUDGET), least_s=least_s)
         return share.times(self.overhead.factor) if share else None
 
     def overdrawn_s(self) -> float:

@@ -53,7 +53,8 @@ class _Running:
 
     `window` is what it has come to; `probed` the work done when its probes were set, and `between` from the plan until then.
     `seen`: all calls counted when the probes were removed. `outside`: the share that tracing took before the window, where that
-    was long enough to tell, else in a stratum before. `dearest`: that of who paid most when it was last seen what all takes.
+    was long enough to tell, else in a stratum before; `inside` the window. `probes`, `counts`: what was spent when its probes
+    began to be set, and when they began to count. `dearest`: that of who paid most when it was last seen what all takes.
     """
 
     planned_s: float
@@ -64,6 +65,9 @@ class _Running:
     shuts_s: float = 0.0
     ends_s: float = 0.0
     outside: float | None = None
+    inside: Share | None = None
+    probes: Spent | None = None
+    counts: Spent | None = None
     dearest: Share | None = None
     phase: _Phase = _Phase.BEFORE
     window: WatchedWindow = field(default_factory=WatchedWindow)
@@ -217,7 +221,9 @@ class Windows:
 
     def _sampling_of(self, tier: Tier) -> Sampling:
         dearest = self._stratum.dearest
-        exact_share = self._given_up.get(tier, self._controller.whole / (dearest.weight if dearest else 1.0))
+        seen = self._controller.exact
+        whole = self._controller.whole / (dearest.weight if dearest else 1.0) if seen is None else seen
+        exact_share = self._given_up.get(tier, whole)
         return self._accounts.sampling(tier, self._spending.overhead.factor, exact_share)
 
     def _record_all_watched(self) -> None:
@@ -321,10 +327,12 @@ class Windows:
         if self._clock() - self._stratum.planned_s >= _LEAST_OUTSIDE_S:
             so_far = self._spending.so_far()
             self._stratum.outside = so_far[1] if so_far else None
+        self._stratum.probes = self._spending.moment()
         self._stratum.probed = self._work()
         self._stratum.between = self._stratum.probed - self._stratum.planned
         self._gates.set_probes(self._windowed)
         self._stratum.window = WatchedWindow(*self._at_once(self._gates.resume_counting))
+        self._stratum.counts = self._spending.moment()
         self._stratum.shuts_s += max(0.0, self._stratum.window.opened_s - self._stratum.opens_s)
         self._stratum.phase = _Phase.OPEN
 
@@ -349,7 +357,7 @@ class Windows:
         so_far = self._spending.so_far()
         if so_far is None or so_far[0] < _FIRST_LOOK_S:
             return False
-        self._controller.heard(so_far[1], None, 0)
+        self._controller.heard(so_far[1])
         return self._controller.wants_more
 
     def _end_stratum_early(self) -> None:
@@ -359,6 +367,7 @@ class Windows:
             self._begin_stratum()  # the next window speaks for the time until now as well
 
     def _shut(self) -> None:
+        self._stratum.inside = self._spending.since(self._stratum.counts)
         self._close_window(*self._at_once(self._gates.stop_counting))
         self._gates.drop_entries(self._windowed)
         self._stratum.phase = _Phase.AFTER
@@ -389,12 +398,11 @@ class Windows:
         self._accounts.seen.update(self._windowed)
         self._stratum.seen = self._totals()
         self._spending.overhead.heard(self._stratum.between, self._work() - self._stratum.probed)
-        self._stratum.dearest = share = self._spending.share()
-        self._controller.heard(
-            self._stratum.outside,
-            _counted(share),
-            self._stratum.window.watched_s / (self._clock() - self._stratum.planned_s),
-        )
+        self._stratum.dearest = self._spending.share()
+        self._controller.heard(self._stratum.outside)
+        window_s, probed = self._stratum.window.watched_s, self._stratum.probes
+        probed_s = self._clock() - probed.at_s if probed else window_s
+        self._controller.heard_window(self._stratum.inside, window_s, self._spending.since(probed), probed_s)
         self._stratum.phase = _Phase.REST
 
     def _end_stratum(self) -> None:

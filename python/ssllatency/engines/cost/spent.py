@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 _LEAST_BUSY = 0.1  # of a processor: whoever uses less of it has time to spare, and its share would be a matter of chance
-_LEAST_S = 0.25  # for which at least so much is taken for granted: a few handshakes at once are no load
+LEAST_S = 0.25  # for which at least so much is taken for granted: a few handshakes at once are no load
 
 
 @dataclass(frozen=True)
@@ -53,38 +53,39 @@ class Spent:
         """The run time of the traced processes, and of all others that pay; who is both counts twice."""
         return self.cpu_ns + sum(payment.cpu_ns for payment in self.payments.values())
 
-    def share_since(self, earlier: Spent, others_weight: float = 1.0) -> Share | None:
+    def share_since(self, earlier: Spent, others_weight: float = 1.0, least_s: float = LEAST_S) -> Share | None:
         """The part that tracing took in between of the traced processes' time, or of that process's which paid most of its own;
-        None where nobody did anything. `others_weight`: how many times what a process pays counts which isn't traced."""
-        shares = (self._own_share_since(earlier), *self._shares_since(earlier, others_weight))
+        None where nobody did anything. `others_weight`: how many times what a process pays counts which isn't traced; `least_s`
+        as share_of() has it."""
+        shares = (self._own_share_since(earlier, least_s), *self._shares_since(earlier, others_weight, least_s))
         return max((share for share in shares if share), key=lambda share: share.counted, default=None)
 
-    def _own_share_since(self, earlier: Spent) -> Share | None:
-        return _share(self.cost_ns - earlier.cost_ns, self.cpu_ns - earlier.cpu_ns, self.at_s - earlier.at_s)
+    def _own_share_since(self, earlier: Spent, least_s: float) -> Share | None:
+        return _share(self.cost_ns - earlier.cost_ns, self.cpu_ns - earlier.cpu_ns, self.at_s - earlier.at_s, least_s)
 
-    def _shares_since(self, earlier: Spent, others_weight: float) -> Iterator[Share | None]:
+    def _shares_since(self, earlier: Spent, others_weight: float, least_s: float) -> Iterator[Share | None]:
         seconds = self.at_s - earlier.at_s
         for slot, now in self.payments.items():
             then = earlier.payments.get(slot, NO_PAYMENT)
             weight = 1.0 if now.traced else others_weight
-            yield _share(now.cost_ns - then.cost_ns, now.cpu_ns - then.cpu_ns, seconds, weight)
+            yield _share(now.cost_ns - then.cost_ns, now.cpu_ns - then.cpu_ns, seconds, least_s, weight)
 
 
 NO_PAYMENT = Payment(0, 0)
 
 
-def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
+def share_of(cost_ns: int, cpu_ns: int, seconds: float, least_s: float = LEAST_S) -> float | None:
     """Which part of its processor time somebody paid in that many seconds, at least a tenth of a processor's taken for granted,
-    and at least 25 ms; None for one that did nothing and paid nothing."""
+    for `least_s` or more; None for one that did nothing and paid nothing."""
     if cost_ns <= 0 and cpu_ns <= 0:
         return None
-    least_ns = _LEAST_BUSY * max(seconds, _LEAST_S) * 1e9 if seconds > 0 else 0.0
+    least_ns = _LEAST_BUSY * max(seconds, least_s) * 1e9 if seconds > 0 else 0.0
     whole_ns = max(cpu_ns, least_ns)
     return max(0, cost_ns) / whole_ns if whole_ns > 0 else None
 
 
-def _share(cost_ns: int, cpu_ns: int, seconds: float, weight: float = 1.0) -> Share | None:
-    counted = share_of(cost_ns, cpu_ns, seconds)
+def _share(cost_ns: int, cpu_ns: int, seconds: float, least_s: float, weight: float = 1.0) -> Share | None:
+    counted = share_of(cost_ns, cpu_ns, seconds, least_s)
     if counted is None:
         return None
     at_work = min(1.0, max(0, cost_ns) / cpu_ns) if cpu_ns > 0 else counted

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ssllatency.engines.budget.controller import LONGEST_STRATUM_S, STRATUM_S, WINDOW_S, Controller, Schedule
+from ssllatency.engines.cost.spent import Share
 
 BUDGET = 0.01
 
@@ -19,7 +20,8 @@ def test_a_window_without_work_is_not_taken_for_a_sign_that_watching_is_free() -
     controller = Controller(BUDGET, 1)
     assert controller.watched_all(0.3)
     before = part(controller.next())
-    controller.heard(0.0, 0.0, 0.01)
+    controller.heard(0.0)
+    controller.heard_window(Share(0.0, 0.0), 0.05, Share(0.0, 0.0), 0.1)
     assert part(controller.next()) <= 2.01 * before
 
 
@@ -35,3 +37,15 @@ def test_there_is_always_a_window_and_soon_one_of_what_has_not_been_seen(cost: f
     assert seen.stratum_s <= LONGEST_STRATUM_S
     assert unseen.window_s >= WINDOW_S
     assert unseen.stratum_s == STRATUM_S
+
+
+def test_longer_windows_make_up_for_the_time_that_is_paid_beside_them() -> None:
+    """Where 0.2 s of hits are paid to watch for 50 ms, one in 4 s sees more than two such in 2 s each."""
+    controller = Controller(BUDGET, 1)
+    assert controller.watched_all(0.05)
+    for _ in range(20):
+        schedule = controller.next()
+        window_s = schedule.window_s
+        controller.heard_window(Share(0.05, 0.05), window_s, Share(0.05, 0.05), window_s + 0.15)
+    paid_s = 0.05 * (schedule.window_s + 0.15)
+    assert paid_s == pytest.approx(BUDGET / 2 * schedule.stratum_s, rel=0.05)

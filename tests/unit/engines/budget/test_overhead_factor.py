@@ -8,7 +8,7 @@ import pytest
 from ssllatency.engines.budget.overhead_factor import OverheadFactor
 from ssllatency.model.sampling import Work
 
-BETWEEN = Work(10_000, 100e6, 0.0)  # 10 us a system call
+BETWEEN = Work(10e6, 100e9, 0.0)  # 10 us a system call
 
 
 def factor(*windows: Work, between: Work = BETWEEN) -> float:
@@ -20,21 +20,26 @@ def factor(*windows: Work, between: Work = BETWEEN) -> float:
 
 def test_the_excess_is_what_hits_take() -> None:
     """20 us a system call, of which 4 are known to be tracing's: it took 10, less the margin."""
-    assert factor(Work(1_000, 16e6, 4e6)) == pytest.approx(2.5, rel=0.05)
+    assert factor(Work(1e6, 16e9, 4e9)) == pytest.approx(2.5, rel=0.05)
+
+
+def test_few_system_calls_tell_little() -> None:
+    """Of a hundred, twice their usual time is as likely chance."""
+    assert factor(Work(100, 1.6e6, 0.4e6)) == pytest.approx(1.14, abs=0.01)
 
 
 def test_hits_are_not_cheaper_than_measured() -> None:
-    assert factor(Work(1_000, 8e6, 4e6)) == 1.0
+    assert factor(Work(1e6, 8e9, 4e9)) == 1.0
 
 
 def test_what_is_out_of_all_proportion_is_bounded() -> None:
-    assert factor(Work(1_000, 900e6, 4e6)) == 4.0
+    assert factor(Work(1e6, 900e9, 4e9)) == 4.0
 
 
 @pytest.mark.parametrize("between", [Work(), Work(0.0, 100e6, 0.0), Work(10_000, None, None)])
 def test_without_system_calls_nothing_is_known(between: Work) -> None:
-    assert factor(Work(1_000, 16e6, 4e6), between=between) == 1.0
+    assert factor(Work(1e6, 16e9, 4e9), between=between) == 1.0
 
 
 def test_what_was_long_ago_counts_little() -> None:
-    assert factor(*[Work(1_000, 16e6, 4e6)] * 5, *[Work(1_000, 6.5e6, 4e6)] * 60) == 1.0
+    assert factor(*[Work(1e6, 16e9, 4e9)] * 5, *[Work(1e6, 6.5e9, 4e9)] * 60) == 1.0

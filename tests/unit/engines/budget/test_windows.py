@@ -451,6 +451,36 @@ def test_it_is_told_what_watching_all_would_cost() -> None:
     assert sampling.exact_share == pytest.approx(0.4, rel=0.2)
 
 
+class Uneven(Server):
+    """It has now more and now less to do."""
+
+    def sleep(self, seconds: float) -> None:
+        usual, left_s = self.rates, seconds
+        while left_s > 1e-9:
+            step_s = min(left_s, 10 * STEP_S)
+            many = 1 + 0.6 * math.sin(4 * math.pi * self.now_s)
+            self.rates = {tier: many * rate for tier, rate in usual.items()}
+            super().sleep(step_s)
+            left_s -= step_s
+        self.rates = usual
+
+
+def test_what_watching_all_would_cost_is_no_guess_where_little_is_watched() -> None:
+    """What is paid beside windows, and differs from one second to the next, isn't taken for theirs."""
+    told = []
+    for seed in range(20):
+        server = Uneven({Tier.DATA: 0, Tier.BELOW: 40_000, Tier.HANDSHAKE: 24_000})  # 8 and 4.8 %
+        chance = random.Random(seed)
+        windows = Windows(0.05, server, server.spent, server.totals, server.clock, server.sleep, chance, tiers=(Tier.BELOW,))
+        windows.start()
+        run(server, windows, 14)
+        [sampling] = windows.sampling()
+        assert sampling.exact_share
+        told.append(sampling.exact_share)
+    assert mean(told) == pytest.approx(0.128, rel=0.15)
+    assert stdev(told) < 0.04
+
+
 def test_what_is_held_back_is_watched_from_the_start_on() -> None:
     server = Server({Tier.DATA: 5_000, Tier.BELOW: 500, Tier.HANDSHAKE: 500})
     server.attached.discard(Tier.DATA)
