@@ -107,11 +107,11 @@ def sites(image: TracedImage) -> dict[str, Any]:
     handshake = image.plan.handshake
     begins, ends = phase_sites(always_watched(handshake.calls, stack.offers), stack.offers)
     return {
-        "watched": [operation.operation for operation in watched(image).plan.operations],
+        "watched": [operation.operation for operation in watched([image], [image])[0].plan.operations],
         "parts": [abi.Part(cookie & 0x3F).name for _, cookie in begins],
         "ends": len(ends),
         "errors": len(error_sites(handshake.errors)),
-        "version_at": list(library_of(watched(image)).paths[abi.PlaceOf.VERSION].offsets)[:1],
+        "version_at": list(library_of(watched([image], [image])[0]).paths[abi.PlaceOf.VERSION].offsets)[:1],
     }
 
 

@@ -33,13 +33,35 @@ BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if LIBRARIES[o
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.OWN: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
-def watched(image: TracedImage) -> TracedImage:
-    """The image with only those operations that a handshake's calls are, and with the code of all sites."""
+def watched(images: Iterable[TracedImage], among: Sequence[TracedImage]) -> list[TracedImage]:
+    """The images with only those operations that a handshake's calls are, and with the code of all sites. `among`: all that are
+    traced, as the jobs that one runs may pause in another."""
+    pausing = _pausing(among)
+    return [_watched(image, pauses_seen=image.plan.stack in pausing) for image in images]
+
+
+def _pausing(images: Sequence[TracedImage]) -> set[str]:
+    """The stacks whose jobs are seen to pause, wherever they do."""
+    missed = {image.plan.stack for image in images if _pause_of(image.plan) in {one.operation for one in image.plan.missing}}
+    return {image.plan.stack for image in images if _planned_pause(image.plan)} - missed
+
+
+def _pause_of(plan: FilePlan) -> str:
+    return stack_named(plan.stack).handshake_calls.pauses
+
+
+def _planned_pause(plan: FilePlan) -> OperationPlan | None:
+    return next((planned for planned in plan.operations if planned.operation == _pause_of(plan)), None)
+
+
+def _watched(image: TracedImage, *, pauses_seen: bool) -> TracedImage:
     planned = {operation.operation: operation for operation in image.plan.operations}
     stack = stack_named(image.plan.stack)
-    wanted = {stack.handshake_calls.shakes, *stack.handshake_calls.beside, *_around(planned, stack)}
+    calls, wanted = stack.handshake_calls, {*stack.handshake_calls.beside}
+    if not (image.plan.handshake.state_machine and pauses_seen):
+        wanted |= {calls.shakes, *_around(planned, stack)}
     if image.plan.handshake.within_data:
-        wanted |= {*stack.handshake_calls.data}
+        wanted |= {*calls.data}
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
     code = (*image.plan.code, *image.plan.handshake.code)
     return labelled(replace(image, plan=replace(image.plan, operations=kept, code=code)))
@@ -116,8 +138,7 @@ def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
 def machine_sites(image: TracedImage, library: int) -> tuple[Sites, Sites]:
     """The sites at which handshakes go on, in whatever call of the application's, and ASYNC jobs pause; and those at which they
     come back from there. The numbers of these two operations are none that others have."""
-    pauses = stack_named(image.plan.stack).handshake_calls.pauses
-    paused = next((planned for planned in image.plan.operations if planned.operation == pauses), None)
+    paused = _planned_pause(image.plan)
     machine = image.plan.handshake.state_machine
     begins: Sites = []
     ends: Sites = []

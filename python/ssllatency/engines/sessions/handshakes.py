@@ -74,7 +74,7 @@ class HandshakeSession:
         """`beside`: as for Attachment."""
         self._request, self._beside = request, beside
         self._images = list(request.base.images)
-        base = replace(request.base, images=tuple(map(watched, self._images)))
+        base = replace(request.base, images=tuple(watched(self._images, self._images)))
         of_go = request.base.follow is not None or any(map(is_go, self._images))
         more = (*_MORE, *(_MORE_OF_GO if of_go else ()))
         self.attachment = Attachment(
@@ -150,7 +150,7 @@ class HandshakeSession:
         self._describe(first, images)
         self._images += images
         try:
-            self.attachment.extend(list(map(watched, images)), self._sites(first, images))
+            self.attachment.extend(watched(images, self._images), self._sites(first, images))
         except BaseException:
             del self._images[first:]
             raise

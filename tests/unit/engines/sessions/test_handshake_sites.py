@@ -9,9 +9,10 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.code.machine import Cost
-from ssllatency.engines.sessions.handshake_sites import error_sites, phase_sites, raised_sites, row_mask, tell_why
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sessions.handshake_sites import error_sites, phase_sites, raised_sites, row_mask, tell_why, watched
 from ssllatency.model.handshakes import Label
-from ssllatency.probes.plan import ErrorSite, HandshakeSites, PhaseCall, Probe, Role
+from ssllatency.probes.plan import ErrorSite, FilePlan, HandshakeSites, MissingOperation, OperationPlan, PhaseCall, Probe, Role
 from ssllatency.stacks.phases import ErrorKind, Phase
 from ssllatency.stacks.registry import stack_named
 
@@ -92,3 +93,46 @@ def test_what_is_raised_is_all_but_what_a_library_tells_itself() -> None:
     assert [offset for offset, _ in raised_sites(WHOLE)] == [32]
     assert raised_sites(LIBSSL) == []
     assert [cookie for _, cookie in error_sites(LIBSSL.errors)] == [1 << abi.ErrorCookie.FATAL | 2, 1]
+
+
+ENTRY = Probe(16, 16, Role.ENTRY, "push rbp", Cost.EMULATED)
+
+
+def image(*operations: str, machine: bool = False, missing: str = "", stack: str = "openssl") -> TracedImage:
+    """A file in which these operations are planned, and maybe the state machine."""
+    machine_plan = OperationPlan("state_machine", 16, 64, "tables", (ENTRY,)) if machine else None
+    return TracedImage(
+        plan=FilePlan(
+            path="/lib/libssl.so.3",
+            build_id="",
+            version="",
+            kind="libssl",
+            operations=tuple(OperationPlan(name, 16, 64, "symbols", (ENTRY,)) for name in operations),
+            missing=(MissingOperation(missing, "it runs off its end"),) if missing else (),
+            stack=stack,
+            handshake=HandshakeSites(state_machine=machine_plan),
+        ),
+        file="/lib/libssl.so.3",
+        pids=(1,),
+    )
+
+
+@pytest.mark.parametrize(("libssl", "libcrypto", "expected"), [
+    (image("SSL_do_handshake", "SSL_free", machine=True), image("ASYNC_pause_job"), {"SSL_free"}),
+    (image("SSL_do_handshake", "SSL_free"), image("ASYNC_pause_job"), {"SSL_do_handshake", "SSL_free"}),
+    (image("SSL_do_handshake", "SSL_free", machine=True), image(missing="ASYNC_pause_job"), {"SSL_do_handshake", "SSL_free"}),
+    (image("SSL_do_handshake", "SSL_free", machine=True), image(), {"SSL_do_handshake", "SSL_free"}),
+])  # fmt: skip
+def test_the_call_around_the_state_machine_is_watched_where_that_is_not_enough(
+    libssl: TracedImage, libcrypto: TracedImage, expected: set[str]
+) -> None:
+    """A job that pauses where it isn't seen would look like a call that takes as long as the offload."""
+    first, _ = watched([libssl, libcrypto], [libssl, libcrypto])
+    assert {planned.operation for planned in first.plan.operations} == expected
+
+
+def test_one_library_whose_pauses_are_not_seen_has_the_calls_of_all_watched() -> None:
+    """It isn't known which of them a program's jobs pause in."""
+    libssl = image("SSL_do_handshake", machine=True)
+    [only] = watched([libssl], [libssl, image("ASYNC_pause_job"), image(missing="ASYNC_pause_job")])
+    assert [planned.operation for planned in only.plan.operations] == ["SSL_do_handshake"]
