@@ -8,12 +8,15 @@ import argparse
 from ssllatency.cli import options
 from ssllatency.cli.kept import history
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.statistics.timeline import timeline
 from ssllatency.output import html, recordings
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show
 from ssllatency.reports.documents import document
 from ssllatency.reports.text import client as client_text
+from ssllatency.reports.text import timeline as timeline_text
 from ssllatency.reports.text import trace as trace_text
 from ssllatency.reports.text.page import Page
 
@@ -48,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         html.write(arguments.html, recording)
         return 0
+    if not arguments.json and not arguments.intervals:
+        _tell_timeline(recording, output_page())
     snapshots = recording.intervals if arguments.intervals else (recording.total(),)
     for snapshot in snapshots:
         if arguments.json:
@@ -57,6 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
             text = "\n".join(_reports(snapshot, page, by_process=arguments.by_process))
             show(text, end="\n" if arguments.intervals else "", colour=page.colour)
     return 0
+
+
+def _tell_timeline(recording: Recording, page: Page) -> None:
+    """Print what happened in the recording, before the report of all of it."""
+    told = timeline(recording)
+    if told:
+        show(timeline_text.render(told, page), colour=page.colour)
+        show("The whole recording:\n", end="")
 
 
 def _reports(snapshot: Snapshot, page: Page, *, by_process: bool) -> list[str]:

@@ -23,6 +23,7 @@ from ssllatency.reports.html.offload import offload
 from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.slowest import slowest
+from ssllatency.reports.html.timeline import what_happened
 from ssllatency.reports.html.words import name, sentence, typeset, visible
 from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
@@ -85,6 +86,8 @@ def _sections(
     old = comparison.before if comparison else None
     group, former = _groups(whole, old)
     yield PageSection("findings", "Findings", [FindingsBlock(findings(whole, comparison))])
+    if comparison is None:
+        yield what_happened(recording)
     if group:
         yield _phases(group, former, comparison, _facts(whole, old if former else None), _names(whole))
     if whole.handshakes and whole.handshakes.groups:

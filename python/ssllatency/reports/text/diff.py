@@ -51,8 +51,8 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
         *(headings if all_rows else [list(chain(*headings))]),
         _differences(comparison, page),
         _sentences(comparison, page),
-        _groups(comparison, page),
-        _contributions(comparison, page, all_rows),
+        affected(comparison, page),
+        contributions(comparison, page, all_rows),
         *rows,
         [] if comparison.rows else page.wrapped("Neither holds a handshake or call."),
         *losses,
@@ -83,7 +83,7 @@ def _sentences(comparison: Comparison, page: Page) -> list[str]:
     return lines
 
 
-def _groups(comparison: Comparison, page: Page) -> list[str]:
+def affected(comparison: Comparison, page: Page) -> list[str]:
     """Whom it affects."""
     made = group_changes(comparison)
     unknown = ungrouped_words(comparison)
@@ -100,7 +100,7 @@ def _groups(comparison: Comparison, page: Page) -> list[str]:
     return ["Affected:", lines[0], *marked, *more, *(others if made.others else [])]
 
 
-def _contributions(comparison: Comparison, page: Page, all_rows: bool) -> list[str]:
+def contributions(comparison: Comparison, page: Page, all_rows: bool = False) -> list[str]:
     """Whose the time of the mean handshake is on either side, with the parts that matter; the last row is the sum."""
     if not comparison.contributions:
         return []
