@@ -12,7 +12,21 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent
 # Where the packages have the parts of others.
-FOLDERS = {"capstone": "capstone", "pyelftools": "elftools", "protobuf": "google", "opentelemetry-proto": "opentelemetry"}
+FOLDERS = {
+    "capstone": "capstone",
+    "pyelftools": "elftools",
+    "protobuf": "google",
+    "opentelemetry-proto": "opentelemetry",
+    "textual": "textual",
+    "rich": "rich",
+    "pygments": "pygments",
+    "platformdirs": "platformdirs",
+    "markdown-it-py": "markdown_it",
+    "mdit-py-plugins": "mdit_py_plugins",
+    "linkify-it-py": "linkify_it",
+    "mdurl": "mdurl",
+    "typing-extensions": "typing_extensions.py",
+}
 
 _DOCUMENT = ("spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace", "creationInfo", "packages", "relationships")
 _PACKAGE = ("SPDXID", "name", "downloadLocation", "filesAnalyzed", "licenseConcluded", "licenseDeclared", "copyrightText")
@@ -23,7 +37,7 @@ _IDENTIFIER = re.compile(r"SPDXRef-[A-Za-z0-9.-]+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _PURL = re.compile(r"pkg:[a-z]+(/[A-Za-z0-9.%-]+){1,2}(@[A-Za-z0-9._~%-]+)?(\?[a-z]+=[a-z0-9_-]+(&[a-z]+=[a-z0-9_-]+)*)?")
 # Those that parts of ours have, by the names of SPDX's list.
-LICENCES = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "GPL-2.0-only", "MIT", "NCSA", "Unlicense"}
+LICENCES = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "GPL-2.0-only", "MIT", "NCSA", "PSF-2.0", "Unlicense"}
 
 
 def faults(document: dict[str, Any]) -> list[str]:

@@ -16,8 +16,14 @@ from deploy.sbom.spdx import Component
 # pyelftools has `construct`, which is MIT's.
 LICENCES = {
     "capstone": "BSD-3-Clause AND NCSA",
+    "linkify-it-py": "MIT",
+    "markdown-it-py": "MIT",
+    "mdit-py-plugins": "MIT",
+    "mdurl": "MIT",
     "protobuf": "BSD-3-Clause",
     "pyelftools": "Unlicense AND MIT",
+    "rich": "MIT",
+    "textual": "MIT",
 }
 
 

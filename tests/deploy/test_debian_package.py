@@ -58,3 +58,17 @@ def test_its_bill_of_materials_lists_what_is_in_it_and_what_it_needs(package: Pa
     assert bills.terms(document, "DEPENDS_ON") == needed
     assert any(term.startswith("libc6 (>= ") for term in needed)
     assert bills.terms(document, "OPTIONAL_DEPENDENCY_OF") == [term for terms in optional for term in terms]
+
+
+def test_the_screen_of_top_comes_along(package: Path, tmp_path: Path) -> None:
+    """All that it imports is in the package, or Python's own."""
+    subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True, timeout=60)
+    lib = tmp_path / "usr/lib/ssllatency"
+    program = (
+        "import sys; sys.path = [sys.argv[1], *(path for path in sys.path if not path.endswith('-packages'))]\n"
+        "from ssllatency.output.screen.need import need_textual; need_textual()\n"
+        "import ssllatency.output.screen.app, textual; print(textual.__file__)"
+    )
+    command = ["/usr/bin/python3", "-I", "-B", "-c", program, str(lib)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == str(lib / "textual/__init__.py")

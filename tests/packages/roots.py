@@ -21,6 +21,12 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 ENVIRONMENT = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "LC_ALL": "C"}
 # Where a package puts files; the package manager's own records are elsewhere.
 OURS = ("etc/default", "etc/systemd", "opt", "root", "srv", "usr", "var/cache/ssllatency", "var/lib/ssllatency")
+# Imports the screen of `top`, which comes along with all that it needs.
+SCREEN = (
+    "import sys; sys.path.insert(0, '/usr/lib/ssllatency')\n"
+    "import ssllatency.output.screen.app, textual; print(textual.__file__)"
+)
+SCREENS = "/usr/lib/ssllatency/textual/__init__.py\n"
 
 
 def built(pattern: str) -> Path:

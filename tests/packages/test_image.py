@@ -16,7 +16,7 @@ from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import Trace, count, losses
 from tests.live.conftest import certificates
 from tests.live.servers.nginx import Nginx
-from tests.packages.roots import PACKAGES, built
+from tests.packages.roots import PACKAGES, SCREEN, SCREENS, built
 from tests.programs import needed
 
 __all__ = ["certificates"]
@@ -64,6 +64,10 @@ def test_its_bill_of_materials_lists_what_is_in_it(container: tuple[str, ...]) -
     listed = {package["name"]: package["versionInfo"] for package in document["packages"]}
     assert {name: listed.get(name) for name in installed} == installed
     assert listed.keys() - installed.keys() == {"ssllatency-image", *bills.FOLDERS}
+
+
+def test_the_screen_of_top_comes_along(container: tuple[str, ...]) -> None:
+    assert said_in(container, "python3", "-I", "-B", "-c", SCREEN) == SCREENS
 
 
 def said_in(container: tuple[str, ...], program: str, *words: str) -> str:

@@ -17,7 +17,7 @@ from tests.live.commands.trace import Trace, count, losses
 from tests.live.conftest import certificates
 from tests.live.servers.nginx import Nginx
 from tests.live.servers.roots import in_root
-from tests.packages.roots import built, debian, files, install, run
+from tests.packages.roots import SCREEN, SCREENS, built, debian, files, install, run
 
 __all__ = ["certificates"]
 
@@ -52,6 +52,7 @@ def test_it_traces_and_leaves_nothing(root: Path, kind: str, certificates: Path)
         run(root, "rpm", "--install", "--noplugins", "--nodeps", f"/{package.name}")
     assert run(root, "ssllatency", "--version") == f"ssllatency {__version__}\n"
     assert any((root / "usr/lib/ssllatency/ssllatency/cli").glob("__pycache__/*.pyc"))
+    assert run(root, "python3", "-I", "-B", "-c", SCREEN) == SCREENS
     document = bills.of(root)
     assert bills.faults(document) + bills.differences(document, root) == []
     assert any(term.startswith(NEEDED[kind]) for term in bills.terms(document, "DEPENDS_ON"))

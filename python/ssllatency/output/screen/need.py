@@ -7,6 +7,8 @@ import os
 import shlex
 import sys
 from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 
@@ -15,12 +17,15 @@ _OLDEST, _NEWER = 8, 9  # as pyproject.toml has it
 
 def need_textual() -> None:
     """SsllatencyError where it isn't there, or is another version than the screen is made for."""
-    try:
-        version = metadata.version("textual")
-    except metadata.PackageNotFoundError:
-        raise SsllatencyError(f"The full screen is drawn with Textual, which isn't installed: {_advice()}") from None
-    if not _OLDEST <= int(version.partition(".")[0]) < _NEWER:
-        raise SsllatencyError(f"The full screen is drawn with Textual {_OLDEST}, not {version}: {_advice()}")
+    spec = find_spec("textual")
+    if spec is None or spec.origin is None:
+        raise SsllatencyError(f"The full screen is drawn with Textual, which isn't installed: {_advice()}")
+    # Beside the module that is imported: another version may be elsewhere. In ssllatency's own packages, which bring the right
+    # one along, no part has metadata.
+    folder = str(Path(spec.origin).parent.parent)
+    for distribution in metadata.distributions(name="textual", path=[folder]):
+        if not _OLDEST <= int(distribution.version.partition(".")[0]) < _NEWER:
+            raise SsllatencyError(f"The full screen is drawn with Textual {_OLDEST}, not {distribution.version}: {_advice()}")
 
 
 def _advice() -> str:

@@ -7,7 +7,8 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from importlib import metadata
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,6 +21,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.history import History
 from ssllatency.model.live.reading import LiveReading
+from ssllatency.output.screen import need
 from ssllatency.output.screen.app import Ended, Read, TopApp, View
 from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.need import forget_settings, need_textual
@@ -377,13 +379,19 @@ def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_textual_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(_: str) -> str:
-        raise metadata.PackageNotFoundError
-
-    monkeypatch.setattr(metadata, "version", absent)
+    monkeypatch.setattr(need, "find_spec", lambda _: None)
     with pytest.raises(SsllatencyError, match=r"pip install 'textual>=8,<9'.*--plain"):
         need_textual()
-    monkeypatch.setattr(metadata, "version", lambda _: "0.1.13")
+
+
+def test_textual_must_have_a_version_that_the_screen_is_made_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By what lies beside the module; in the packages, which bring it along, nothing does."""
+    module = tmp_path / "textual" / "__init__.py"
+    monkeypatch.setattr(need, "find_spec", lambda _: ModuleSpec("textual", None, origin=str(module)))
+    need_textual()
+    folder = tmp_path / "textual-0.1.13.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: textual\nVersion: 0.1.13\n")
     with pytest.raises(SsllatencyError, match=r"not 0\.1\.13"):
         need_textual()
 
