@@ -48,6 +48,16 @@ def promtool(suite: str, *words: str, given: bytes = b"") -> subprocess.Complete
     return subprocess.run([program, *words], input=given, cwd=FOLDER, capture_output=True, check=False, timeout=120)
 
 
+def test_each_alert_names_the_section_that_answers_it() -> None:
+    """A heading that is there: one named a section under a heading of old."""
+    alerts = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
+    for alert in alerts:
+        page, _, anchor = alert["annotations"]["runbook"].partition("#")
+        headings = re.findall(r"^#+ (.*)$", (FOLDER.parents[1] / page).read_text(), re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+        assert anchor in anchors, alert["alert"]
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_promtool_finds_nothing_to_complain_of(suite: str) -> None:
     done = promtool(suite, "check", "rules", "--lint-fatal", RULES.name)
