@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -142,6 +143,18 @@ def test_too_few_intervals_or_handshakes_tell_nothing() -> None:
     assert timeline(recorded(lambda number: usual(number, 1) if number < 20 else [])) is None
     runs = recorded(usual).runs
     assert timeline(Recording((*runs, *runs))) is None
+
+
+def test_intervals_without_length_or_end_are_told() -> None:
+    """As a file may have them."""
+    intervals = [
+        replace(interval, duration_s=0.0 if number < INTERVALS - 1 else 1e12, started="9999-12-31T23:59:59+00:00")
+        for number, interval in enumerate(recorded(lambda number: usual(number) if number < 20 else []).intervals)
+    ]
+    made = timeline(Recording.of(intervals))
+    assert made
+    assert made.changed
+    assert made.at(INTERVALS) == made.at(0)
 
 
 def test_a_long_recording_is_told_by_intervals_taken_together() -> None:

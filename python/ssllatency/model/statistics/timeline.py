@@ -85,7 +85,10 @@ class Timeline:
         intervals = self.run.intervals
         before = intervals[min(number, len(intervals) - 1)]
         began = datetime.fromisoformat(before.started)
-        return began if number < len(intervals) else began + timedelta(seconds=before.duration_s)
+        try:
+            return began if number < len(intervals) else began + timedelta(seconds=before.duration_s)
+        except OverflowError:  # years end at 9999
+            return began
 
 
 def timeline(recording: Recording) -> Timeline | None:
@@ -195,7 +198,7 @@ def _numbers(columns: Sequence[_Column]) -> Iterator[Changed]:
         Quantified.RATE,
         columns,
         lambda column: log((column.ended + 0.5) / max(column.seconds, 1e-6)),
-        lambda part: sum(column.ended for column in part) / sum(column.seconds for column in part),
+        lambda part: sum(column.ended for column in part) / max(sum(column.seconds for column in part), 1e-6),
         _is_other_ratio,
     )
     yield from _shares(Quantified.FAILED, columns, _number(Ending.FAILURE), lambda column: column.ended)
