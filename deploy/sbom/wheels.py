@@ -24,6 +24,7 @@ LICENCES = {
     "pyelftools": "Unlicense AND MIT",
     "rich": "MIT",
     "textual": "MIT",
+    "typing_extensions": "PSF-2.0",
 }
 
 
