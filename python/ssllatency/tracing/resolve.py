@@ -119,57 +119,90 @@ def resolve(
     stack.callback(source.close)
     if source.danger:
         problems.warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
-    named = [file_identity(library) for library in selection.libraries]
 
     known_files = KnownFiles(source.facts)
+    search = _Search(selection, processes, known_files, problems, wait)
     untraced = _Untraced(() if selection.libraries else processes, known_files)
     nothing_yet = Resolved((), (), everyone, (), source, selection=selection)
     ahead = _Ahead(source, untraced, partial(load_early, nothing_yet, stack))
     if not fork_server.is_running():  # else nothing is to keep it from reading files as soon as it is known which
         ahead.load()
-    try:
-        files = _find(processes, Recogniser(source, known_files), named, problems, ahead)
-    except NoTlsFile as error:
-        if not wait and not selection.libraries:
-            advice = "" if wait is None or everyone else f" {_WAIT_FOR_TLS}"
-            raise SsllatencyError(_other_tls(processes, known_files) or f"{error}{advice}") from None
-        files = []
-    if selection.libraries:
-        files = _of_named(files, selection.libraries, named, problems, wait=bool(wait))
-    files, left = most_important(files, MOST_LIBRARIES, named)
+    found, left = search.files(Recogniser(source, known_files), ahead)
     ahead.load()  # if that had to wait for files to be read, and none had to be
-
-    files, images = _planned(files, source, stack, problems)
-    fork_server.end()
-    waits = bool(wait) and not files
-    if wait:
-        files, images = _with_expected(files, images, find_expected(selection, processes, stack), source)
-    if selection.libraries:
-        images = _marked(files, images, named)
+    files, images = search.planned(found, source, stack)
     targets = _targets(files, images, {process.pid: process.comm for process in processes})
-
     notes = (*_left_out(left), *_replaced(targets), *untraced.notes(), *filter(None, (kernel_tls(),)))
     warnings = (*problems.warnings, *known_files.unlooked)  # complete now that the notes are written
     known_files.save()
-    return Resolved(
-        images,
-        targets,
-        everyone,
-        warnings,
-        source,
-        tuple(files),
-        selection,
-        notes,
-        ahead.following,
-        known_files,
-        waits,
-        before,
+    return replace(
+        nothing_yet,
+        images=images,
+        targets=targets,
+        warnings=warnings,
+        files=tuple(files),
+        notes=notes,
+        following=ahead.following,
+        known_files=known_files,
+        waits=bool(wait) and all(not file.pids for file in files),
+        before=before,
     )
 
 
-def _other_tls(processes: Iterable[Process], known_files: KnownFiles) -> str:
-    """Name the TLS that was found and isn't traced: where there is some, that is the reason, and no library is waited for."""
-    return " ".join(untraced_notes(processes, known_files, beside_openssl=False))
+class _Search:
+    """The search for the TLS files of the selected processes. `wait` as resolve() has it: with it there may be none."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        processes: Sequence[Process],
+        known_files: KnownFiles,
+        problems: _Problems,
+        wait: bool | None,
+    ) -> None:
+        self._selection, self._processes, self._known_files = selection, processes, known_files
+        self._problems, self._wait = problems, wait
+        self._named = [file_identity(library) for library in selection.libraries]
+
+    def files(self, recogniser: Recogniser, ahead: _Ahead) -> tuple[list[TracedFile], list[TracedFile]]:
+        """The files to trace, and those for which there is no room."""
+        try:
+            files = self._mapped(recogniser, ahead)
+        except NoTlsFile as error:
+            if not self._wait and not self._selection.libraries:
+                raise SsllatencyError(self._none_found(error)) from None
+            files = []
+        if self._selection.libraries:
+            files = _of_named(files, self._selection.libraries, self._named, self._problems, wait=bool(self._wait))
+        return most_important(files, MOST_LIBRARIES, self._named)
+
+    def planned(
+        self, found: Sequence[TracedFile], source: PlanSource, stack: ExitStack
+    ) -> tuple[list[TracedFile], tuple[TracedImage, ...]]:
+        """Those of the files that are still there, with `wait` those that are expected as well, and beside them their plans."""
+        files, images = _planned(found, source, stack, self._problems)
+        fork_server.end()
+        if self._wait:
+            expected = find_expected(self._selection, self._processes, stack)
+            files, images = _with_expected(files, images, expected, source)
+        return files, _marked(files, images, self._named) if self._named else images
+
+    def _mapped(self, recogniser: Recogniser, ahead: _Ahead) -> list[TracedFile]:
+        """The TLS files that the processes map. NoTlsFile where there is none."""
+        return tls_files(
+            self._processes,
+            recogniser,
+            holds=recogniser.holds,
+            named=self._named,
+            problem=self._problems,
+            tell=self._problems.warnings.append,
+            ahead=ahead.plan,
+        )
+
+    def _none_found(self, error: NoTlsFile) -> str:
+        """The TLS that was found and isn't traced: where there is some, that is the reason, and no library is waited for."""
+        advice = "" if self._wait is None or self._selection.everything else f" {_WAIT_FOR_TLS}"
+        other = untraced_notes(self._processes, self._known_files, beside_openssl=False)
+        return " ".join(other) or f"{error}{advice}"
 
 
 def _with_expected(
@@ -248,21 +281,6 @@ class _Ahead:
     def _meanwhile(self, planned: Collection[tuple[int, int]]) -> None:
         self.load()
         self._untraced.look_ahead(planned)
-
-
-def _find(
-    processes: Sequence[Process], recogniser: Recogniser, named: Sequence[Identity], problems: _Problems, ahead: _Ahead
-) -> list[TracedFile]:
-    """The TLS files of the processes. NoTlsFile where they map none."""
-    return tls_files(
-        processes,
-        recogniser,
-        holds=recogniser.holds,
-        named=named,
-        problem=problems,
-        tell=problems.warnings.append,
-        ahead=ahead.plan,
-    )
 
 
 def _of_named(

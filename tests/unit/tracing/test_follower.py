@@ -420,6 +420,8 @@ def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
             kernel.maps[pid].append(mapped_file(next(inodes)))  # StopIteration where nothing ends it
         return kernel.maps[pid]
 
+    # Else a slow machine tells another time at each look, and of so many sentences the last are only counted.
+    monkeypatch.setattr(notes, "time", SimpleNamespace(monotonic_ns=lambda: 1_000_001))
     play(monkeypatch, "tls_candidates", candidates)
     kernel.told = [Mapping(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
     session.look()
