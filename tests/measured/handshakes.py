@@ -18,10 +18,12 @@ from ssllatency.model.handshakes import (
     Handshakes,
     KeyUse,
     Label,
+    LabelValue,
     Part,
     Times,
 )
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.process_label import ProcessLabel
 
 EVERY = (Part.WALL, Part.CALLS, Part.REST)
 
@@ -82,10 +84,14 @@ def handshakes_of(shakes: Iterable[Shake], by: tuple[Label, ...] = ()) -> Handsh
 def _group(shakes: Sequence[Shake], by: tuple[Label, ...]) -> Group:
     values = {part: [one.parts[part] for one in shakes if part in one.parts] for part in Part}
     parts = {part: times_of(durations) for part, durations in values.items() if durations}
-    labels, ending = {label: shakes[0].labels.get(label) for label in by}, shakes[0].ending
+    labels, ending = {label: _value(label, shakes[0].labels.get(label)) for label in by}, shakes[0].ending
     resumption = [one.labels.get(Label.RESUMED) for one in shakes if ending is Ending.SUCCESS]
     facts = {fact: count for fact in Fact if (count := sum(one.facts.get(fact, 0) for one in shakes))}
     return Group(labels, ending, parts, False, resumption.count(YES), len(resumption) - resumption.count(None), facts)
+
+
+def _value(label: Label, text: str | None) -> LabelValue:
+    return ProcessLabel.from_text(text) if text and label is Label.PROCESS else text
 
 
 def _causes(shakes: Iterable[Shake]) -> tuple[Cause, ...]:

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.process_label import ProcessLabel
 
 
 class Part(StrEnum):
@@ -196,6 +197,7 @@ class Label(StrEnum):
 
 WHO = (Label.SNI, Label.ALPN, Label.PORT, Label.PEER)  # who shook hands: read only where it is asked for
 NONE = "none"  # the value of a label where it is known that there is none
+LabelValue = str | ProcessLabel | None  # ProcessLabel is that of PROCESS
 
 
 @dataclass(frozen=True)
@@ -234,13 +236,29 @@ class Group:
     of the `resumption_known` of which that is known. `facts` lacks those that are 0.
     """
 
-    labels: Mapping[Label, str | None]
+    labels: Mapping[Label, LabelValue]
     ending: Ending
     parts: Mapping[Part, Times]
     other: bool = False
     resumed: int = 0
     resumption_known: int = 0
     facts: Mapping[Fact, int] = field(default_factory=dict)
+
+    @property
+    def process(self) -> ProcessLabel | None:
+        """The process, where the report was grouped by it."""
+        value = self.labels.get(Label.PROCESS)
+        return value if isinstance(value, ProcessLabel) else None
+
+    def text(self, label: Label) -> str | None:
+        """The value of a label as text, None where it isn't known."""
+        value = self.labels.get(label)
+        return str(value) if isinstance(value, ProcessLabel) else value
+
+    @property
+    def texts(self) -> dict[Label, str | None]:
+        """The values of all labels as text."""
+        return {label: self.text(label) for label in self.labels}
 
     @property
     def count(self) -> int:

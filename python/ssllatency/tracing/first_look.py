@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ssllatency.engines.source import Ability
-from ssllatency.model.handshakes import Ending, Handshakes, Label
-from ssllatency.model.process_label import pid_of
+from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshake_sources, live
 
@@ -43,7 +42,7 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
 def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:
     seen: dict[int, Seen] = {}
     for group in measured.groups:
-        pid = OTHER if group.other else pid_of(group.labels.get(Label.PROCESS))
+        pid = group.process.pid if group.process and not group.other else OTHER
         if (group.other or pid) and seconds:
             process = seen.setdefault(pid, Seen())
             process.rate += group.count / seconds

@@ -15,6 +15,7 @@ from ssllatency.export.metrics.points import Distribution, Frames, Labels, Readi
 from ssllatency.export.serve.negotiation import open_metrics, plain
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
 
 SERVICES = ("web", "mail", "proxy")
@@ -57,7 +58,7 @@ class World:
         self.series[pid] = Series("SSL_read", Outcome.SUCCESS, pid, total, None, None, histogram, None, {})
         times = Times(total, None, None, histogram)
         self.groups[pid] = Group(
-            {Label.VERSION: "TLSv1.3", Label.PROCESS: f"x({pid})"},
+            {Label.VERSION: "TLSv1.3", Label.PROCESS: ProcessLabel(pid, "x")},
             Ending.SUCCESS,
             dict.fromkeys((Part.WALL, Part.CALLS), times),
         )

@@ -204,8 +204,8 @@ def test_a_process_is_the_same_though_its_name_became_known_later() -> None:
 
     (since,) = difference(named("nginx(77)", 5), named("?(77)", 2)).groups
     (both,) = merge(named("?(77)", 2), named("nginx(77)", 5)).groups
-    assert (since.labels[Label.PROCESS], since.count) == ("nginx(77)", 3)
-    assert (both.labels[Label.PROCESS], both.count) == ("nginx(77)", 7)
+    assert (since.text(Label.PROCESS), since.count) == ("nginx(77)", 3)
+    assert (both.text(Label.PROCESS), both.count) == ("nginx(77)", 7)
     assert len(merge(named("nginx(77)", 2), named("nginx(78)", 5)).groups) == 2
 
 
@@ -275,7 +275,7 @@ def test_processes_of_different_hosts_are_added_up() -> None:
     apart = arithmetic.merge(measured(made), measured(made, "web2")).handshakes
     assert same is not None
     assert apart is not None
-    assert [(dict(one.labels), one.count) for one in same.groups] == [({Label.PROCESS: "nginx(17)"}, 2)]
+    assert [(one.texts, one.count) for one in same.groups] == [({Label.PROCESS: "nginx(17)"}, 2)]
     assert [(dict(one.labels), one.count) for one in apart.groups] == [({}, 2)]
     assert Label.PROCESS in same.mix
     assert Label.PROCESS not in apart.mix

@@ -18,7 +18,7 @@ from ssllatency import abi
 from ssllatency.engines.read.collect import Marks
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.zeros import stripped
-from ssllatency.model.handshakes import Fact, Group, Label, Part, Times
+from ssllatency.model.handshakes import Fact, Group, Label, LabelValue, Part, Times
 from ssllatency.model.histogram import ExponentialHistogram
 
 _WORD = 8  # bytes of a count
@@ -83,7 +83,7 @@ class HandshakeRowReader:
         if times.count:
             self.parts[part] = number, Marks((extremes[2], extremes[3]), (extremes[0], extremes[1])), times
 
-    def group(self, labels: Mapping[Label, str | None], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
+    def group(self, labels: Mapping[Label, LabelValue], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
         """The row as a group, with the extremes that there are; the same object as long as nothing of it is another."""
         before = self._group
         if (

@@ -22,11 +22,12 @@ from ssllatency.model.handshakes import (
     Group,
     KeyUse,
     Label,
+    LabelValue,
     Part,
     Single,
     Tallies,
 )
-from ssllatency.model.process_label import process_label
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.stacks.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -82,17 +83,19 @@ class Rows:
         """The values of all labels but that of the process, and of those that tell who shook hands only what was asked for."""
         who = (*self.by, *self.singles_by)
         wanted = (label for label in Label if label is not Label.PROCESS and (label not in WHO or label in who))
-        return self.labels(key, tuple(wanted), names)
+        return {label: self._label(key, label, names) for label in wanted}
 
-    def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
+    def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, LabelValue]:
         """The values of these labels."""
-        return {label: self._label(key, label, names) for label in by}
+        process = key.values[abi.Label.PROCESS]
+        return {
+            label: ProcessLabel(process, self.name_of(process)) if label is Label.PROCESS else self._label(key, label, names)
+            for label in by
+        }
 
     def _label(self, key: abi.Labels, label: Label, names: NamesOf) -> str | None:
         number = _NUMBERS[label]
         value = key.values[number]
-        if label is Label.PROCESS:
-            return process_label(self.name_of(value), value)
         if label is Label.ROLE:
             return "server" if value else "client"
         if not key.known >> number & 1:

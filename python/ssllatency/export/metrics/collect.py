@@ -15,7 +15,6 @@ from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Group, Handshakes, Label, Offload, Part, Tallies
-from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
 OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
@@ -88,7 +87,7 @@ def _of_row(row: Counted) -> Iterator[Found]:
 
 
 def _pid(group: Group) -> int:
-    return pid_of(group.labels.get(Label.PROCESS)) or OTHER
+    return group.process.pid if group.process else OTHER
 
 
 def _tallies(handshakes: Handshakes | None) -> Mapping[int, Tallies]:
@@ -109,7 +108,7 @@ def _of_series(series: Series) -> Iterator[Found]:
 
 
 def _of_group(group: Group) -> Iterator[Found]:
-    rows = _rows(group.ending, group.labels.get(Label.VERSION) or "", group.labels.get(Label.RESUMED) or "")
+    rows = _rows(group.ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or "")
     yield from facts_of(group)
     for part, times in group.parts.items():
         for row in rows[part]:

@@ -29,7 +29,6 @@ from ssllatency.model.handshakes import (
 )
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import gathered, since
-from ssllatency.model.process_label import identity_of
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
 _Mix = Mapping[Label, Mapping[str, int]]
@@ -169,7 +168,8 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
 
 def _group(group: Group) -> tuple[object, ...]:
     """A process is identified by its PID alone: its name may become known, or change, later."""
-    labels = {**group.labels, Label.PROCESS: identity_of(group.labels.get(Label.PROCESS))}
+    process = group.process
+    labels = {**group.labels, Label.PROCESS: process.identity} if process else group.labels
     return frozenset(labels.items()), group.ending, group.other
 
 

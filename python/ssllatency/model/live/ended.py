@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ssllatency.model.arithmetic.handshake_sums import add_alike, add_tallies
 from ssllatency.model.arithmetic.snapshots import add_alike_series
 from ssllatency.model.handshakes import Group, Handshakes, Label, Tallies
-from ssllatency.model.process_label import ended_in, pid_of
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Series, Snapshot
 
 
@@ -67,7 +67,7 @@ def folded(snapshot: Snapshot, ended: Mapping[int, str]) -> Snapshot:
 
 
 def _process_of(group: Group) -> int:
-    return pid_of(group.labels.get(Label.PROCESS))
+    return group.process.pid if group.process else 0
 
 
 def _relabelled(group: Group, ended: Mapping[int, str]) -> Group:
@@ -76,7 +76,7 @@ def _relabelled(group: Group, ended: Mapping[int, str]) -> Group:
         return group
     if not service:
         return replace(group, labels={}, other=True)
-    return replace(group, labels={**group.labels, Label.PROCESS: ended_in(service)})
+    return replace(group, labels={**group.labels, Label.PROCESS: ProcessLabel.ended_in(service)})
 
 
 def _without_extremes(group: Group) -> Group:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from ssllatency.model.arithmetic.handshake_sums import causes_since
 from ssllatency.model.arithmetic.snapshots import difference
-from ssllatency.model.handshakes import Cause, Ending, Label
+from ssllatency.model.handshakes import Cause, Ending, Label, LabelValue
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.live.ended import folded
 from ssllatency.model.live.reading import FUNCTION, LiveReading, labels_of, name_in
-from ssllatency.model.process_label import identity_of
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Outcome, Snapshot
 
 HISTORY_S = 300.0
@@ -26,7 +26,7 @@ _MOST_FAILURES = 200
 _MOST_KEYS = 512  # of an interval; beyond it nothing is drawn
 COARSE = 2  # histogram buckets that are one of an interval's: 1.09 times from one to the next
 
-Key = tuple[tuple[Label, str | None], ...]
+Key = tuple[tuple[Label, LabelValue], ...]
 
 
 @dataclass(frozen=True)
@@ -205,13 +205,13 @@ def _walls(snapshot: Snapshot) -> dict[tuple[Key, Ending], ExponentialHistogram]
     return {key: ExponentialHistogram.added(parts) for key, parts in walls.items()}
 
 
-def _key(labels: Mapping[Label, str | None]) -> Key:
+def _key(labels: Mapping[Label, LabelValue]) -> Key:
     return tuple((label, value) for label, value in labels.items() if label is not Label.RESUMED)
 
 
 def _identity(key: Key) -> tuple[tuple[Label, int | str | None], ...]:
     """A process is identified by its PID alone: its name may become known, or change, later."""
-    return tuple((label, identity_of(value) if label is Label.PROCESS else value) for label, value in key)
+    return tuple((label, value.identity if isinstance(value, ProcessLabel) else value) for label, value in key)
 
 
 def _functions(earlier: Snapshot, later: Snapshot) -> dict[str, Tally]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from ssllatency.model.handshakes import Group, Label
-from ssllatency.model.process_label import name_of, pid_of, service_of_ended
+from ssllatency.model.handshakes import Group, Label, LabelValue
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Snapshot
 
 # What rows can stand for, beside the labels that handshakes are grouped by.
@@ -50,24 +50,23 @@ def views(by: Sequence[Label]) -> tuple[str, ...]:
 def processes_of(snapshot: Snapshot) -> frozenset[int]:
     """The processes that a snapshot tells apart, targets that have done nothing among them."""
     groups = snapshot.handshakes.groups if snapshot.handshakes else ()
-    of_groups = (pid for group in groups if (pid := pid_of(group.labels.get(Label.PROCESS))))
+    of_groups = (group.process.pid for group in groups if group.process and group.process.pid)
     of_series = (series.pid for series in snapshot.series if series.pid)
     return frozenset((*(target.pid for target in snapshot.targets), *of_series, *of_groups))
 
 
-def name_in(view: str, labels: Mapping[Label, str | None], services: Mapping[int, str]) -> str:
+def name_in(view: str, labels: Mapping[Label, LabelValue], services: Mapping[int, str]) -> str:
     """The name of the row to which handshakes of these labels belong; no labels are those beyond the bound on rows."""
     if not labels:
         return OTHER
     if view != SERVICE:
-        return labels.get(Label(view)) or UNKNOWN
-    process = labels.get(Label.PROCESS) or UNKNOWN
-    if service := service_of_ended(process):
-        return service
-    pid = pid_of(process)
-    return services[pid] if pid in services else name_of(process)
+        return str(labels.get(Label(view)) or UNKNOWN)
+    process = labels.get(Label.PROCESS)
+    if not isinstance(process, ProcessLabel):
+        return UNKNOWN
+    return services.get(process.pid) or process.name or str(process)
 
 
-def labels_of(group: Group) -> Mapping[Label, str | None]:
+def labels_of(group: Group) -> Mapping[Label, LabelValue]:
     """The labels of a group, none for those beyond the bound."""
     return {} if group.other else group.labels

@@ -10,7 +10,6 @@ from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Group, Handshakes, Label, Part
 from ssllatency.model.live.reading import FUNCTION, SERVICE, labels_of, name_in
-from ssllatency.model.process_label import pid_of
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 from ssllatency.model.timed import Timed
 
@@ -71,9 +70,9 @@ def handshakes_of(row: LiveRow) -> Handshakes:
 
 
 def _row(name: str, groups: list[Group], snapshot: Snapshot, *, tells_processes: bool) -> LiveRow:
-    pids = frozenset(pid for group in groups if (pid := pid_of(labels_of(group).get(Label.PROCESS))))
+    of_groups = [group.process.pid if group.process else 0 for group in groups if labels_of(group)]
+    pids, ended = frozenset(pid for pid in of_groups if pid), 0 in of_groups
     retries = None
-    ended = any(labels_of(group) and not pid_of(labels_of(group).get(Label.PROCESS)) for group in groups)
     if tells_processes and pids and not ended:  # the calls of ended processes aren't told apart
         retried = (series for series in snapshot.series if series.outcome is Outcome.RETRY and series.pid in pids)
         retries = sum(series.count for series in retried)
@@ -110,7 +109,7 @@ def _resumed(groups: Iterable[Group]) -> float | None:
     counts = {YES: 0, NO: 0}
     for group in groups:
         value = labels_of(group).get(Label.RESUMED)
-        if value in counts:
+        if isinstance(value, str) and value in counts:
             counts[value] += group.count
     return counts[YES] / sum(counts.values()) if any(counts.values()) else None
 

@@ -60,7 +60,7 @@ def _grouped(snapshot: Snapshot) -> _Grouped:
     grouped: _Grouped = {}
     for group in _plain(snapshot.handshakes).groups if snapshot.handshakes else ():
         if group.count:
-            labels = () if group.other else tuple((label, group.labels.get(label)) for label in labels_of(snapshot))
+            labels = () if group.other else tuple((label, group.text(label)) for label in labels_of(snapshot))
             grouped.setdefault(ComparedGroup(labels, group.other), []).append(group)
     return grouped
 

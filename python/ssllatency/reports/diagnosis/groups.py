@@ -62,7 +62,7 @@ def _slow(case: Case) -> Iterator[_Slow]:
     for label in (label for label in _LABELS if label in case.handshakes.by):
         values: dict[str, list[Group]] = {}
         for group in good:
-            if (value := group.labels.get(label)) is not None:
+            if (value := group.text(label)) is not None:
                 values.setdefault(value, []).append(group)
         for value, groups in values.items():
             others = [group for other, rest in values.items() if other != value for group in rest]

@@ -215,7 +215,7 @@ def _worker(case: Case, doing: Part) -> str:
     """The process in which nearly all of that happened, where the handshakes are grouped by process and there are several."""
     by_process: dict[str, int] = {}
     for group in case.handshakes.groups:
-        name = group.labels.get(Label.PROCESS)
+        name = group.text(Label.PROCESS)
         if group.ending is Ending.SUCCESS and name and not group.other:
             by_process[name] = by_process.get(name, 0) + group.total_ns(doing)
     name = max(by_process, key=by_process.__getitem__, default="")

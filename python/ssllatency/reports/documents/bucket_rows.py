@@ -41,7 +41,7 @@ def _interval_rows(interval: Snapshot) -> Iterator[Row]:
         pid = None if series.pid in (None, ALL_PROCESSES) else series.pid
         yield _row(series.function, None, series.outcome.value, series, pid)
     for group in interval.handshakes.groups if interval.handshakes else ():
-        labels = {label.value: value for label, value in group.labels.items()}
+        labels = {label.value: value for label, value in group.texts.items()}
         for part, times in group.parts.items():
             yield _row(HANDSHAKE, part.value, group.ending.value, times, None) | {"labels": labels, "other": group.other}
 

@@ -70,7 +70,7 @@ def _of_freed(ended: Cause | Single) -> dict[str, bool]:
 
 def _group(group: Group) -> dict[str, object]:
     return {
-        "labels": {str(label): value for label, value in group.labels.items()},
+        "labels": {str(label): value for label, value in group.texts.items()},
         **({"other": True} if group.other else {}),
         "ending": str(group.ending),
         "count": group.count,

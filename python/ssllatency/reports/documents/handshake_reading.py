@@ -17,12 +17,14 @@ from ssllatency.model.handshakes import (
     Handshakes,
     KeyUse,
     Label,
+    LabelValue,
     Part,
     RequestedSide,
     Single,
     Times,
     unequal_sum,
 )
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.documents.handshake_fields import FORMER_NAMES
 from ssllatency.reports.documents.offload_reading import read_offload
@@ -104,8 +106,13 @@ def _read_labels(labels: DocumentField) -> dict[Label, str | None]:
     return {label: None if value.value is None else value.text() for label, value in _labelled(labels).items()}
 
 
+def _read_group_labels(labels: DocumentField) -> dict[Label, LabelValue]:
+    values = _read_labels(labels)
+    return {label: ProcessLabel.from_text(text) if text and label is Label.PROCESS else text for label, text in values.items()}
+
+
 def _read_group(group: DocumentField, by: tuple[Label, ...]) -> tuple[object, Group]:
-    labels, other = _read_labels(group.get("labels")), group.optional("other")
+    labels, other = _read_group_labels(group.get("labels")), group.optional("other")
     folded = other is not None and other.flag()
     if not folded and set(labels) != set(by):
         group.get("labels").refuse("those of handshakes.by")

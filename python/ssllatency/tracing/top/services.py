@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ssllatency.model.handshakes import Label
-from ssllatency.model.process_label import name_of, pid_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets.containers.service import Service, service_of
 
@@ -34,5 +32,5 @@ class ServiceNames:
 def _named(snapshot: Snapshot) -> dict[int, str]:
     """The processes that handshakes are told apart by, which may have ended."""
     groups = snapshot.handshakes.groups if snapshot.handshakes else ()
-    labels = {label for group in groups if (label := group.labels.get(Label.PROCESS))}  # those of ended ones have no PID
-    return {pid: name_of(label) for label in labels if (pid := pid_of(label))}
+    processes = {group.process for group in groups if group.process and group.process.pid}  # ended ones have none
+    return {process.pid: process.name or str(process) for process in processes}

@@ -14,6 +14,7 @@ from ssllatency.engines.read.handshake_rows import Rows, in_order, single, talli
 from ssllatency.engines.read.who import Texts, text_words
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import WHO, Ending, Label, Part
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.stacks.names import Names
 
 
@@ -62,7 +63,7 @@ def test_labels_that_are_not_there_and_those_that_are_not_known() -> None:
         Label.SIGNATURE: "none",
         Label.CLIENT_CERTIFICATE: None,
         Label.ROLE: "server",
-        Label.PROCESS: "server(7)",
+        Label.PROCESS: ProcessLabel(7, "server"),
         Label.SNI: None,
         Label.ALPN: None,
         Label.PORT: None,
@@ -239,6 +240,6 @@ def test_a_group_gets_the_name_that_was_found_later() -> None:
     names = ["", "nginx"]
     reader = Rows({}, lambda _: names[0], Texts(list), (Label.PROCESS,))
     pairs = [(of_process(7), counted_row(5))]
-    assert reader.groups(pairs, names_of, 1)[0].labels == {Label.PROCESS: "(7)"}
+    assert reader.groups(pairs, names_of, 1)[0].labels == {Label.PROCESS: ProcessLabel(7, "")}
     names.pop(0)
-    assert reader.groups(pairs, names_of, 2)[0].labels == {Label.PROCESS: "nginx(7)"}
+    assert reader.groups(pairs, names_of, 2)[0].labels == {Label.PROCESS: ProcessLabel(7, "nginx")}

@@ -21,7 +21,7 @@ from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
 from ssllatency.model.live.history import HISTORY_S, History, tallies
 from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, LiveReading
 from ssllatency.model.live.rows import rows, whole
-from ssllatency.model.process_label import pid_of
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Series, Snapshot
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.targets.containers.service import Service, ServiceKind
@@ -226,7 +226,7 @@ def test_a_recording_has_each_handshake_once(tmp_path: Path) -> None:
     recorder.close()
     intervals = from_text(file.read_text(), "x").intervals
     groups: Sequence[tuple[str, int]] = [
-        ((group.labels[Label.PROCESS] or "").removeprefix("ended: ").partition("(")[0], group.count)
+        (group.process.name if group.process else "", group.count)
         for interval in intervals
         for group in (interval.handshakes.groups if interval.handshakes else ())
     ]
@@ -251,4 +251,4 @@ def test_a_process_that_takes_the_place_of_another_counts_on() -> None:
     handshakes = read(session, services).snapshot.handshakes
     assert handshakes
     [group] = handshakes.groups
-    assert (pid_of(group.labels[Label.PROCESS]), group.count) == (7, 2)
+    assert (group.process, group.count) == (ProcessLabel(7, "nginx"), 2)

@@ -52,7 +52,7 @@ def _combinations(handshakes: Handshakes) -> tuple[Mapping[_Values, list[Group]]
     known: dict[_Values, list[Group]] = {}
     other: list[Group] = []
     for group in handshakes.groups if handshakes.by else ():
-        values = tuple(group.labels.get(label) for label in handshakes.by)
+        values = tuple(group.text(label) for label in handshakes.by)
         if group.count:
             (other if group.other else known.setdefault(values, [])).append(group)
     return known, other
