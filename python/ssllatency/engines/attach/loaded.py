@@ -21,7 +21,7 @@ class Loaded:
         self._object, self.measured = opened, measured
         self.counters = opened.live_section(".data.counters", abi.Counters)
         self.counters.interval = 1
-        self.running = Running(opened) if opened.has_map("starts") else None
+        self.running = Running(opened, self.counters) if opened.has_map("starts") else None
         self._targets: dict[int, int] = {}  # the words of the set, by their numbers
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
@@ -34,8 +34,9 @@ class Loaded:
 
     def drop(self, tier: int, operations: Collection[int]) -> int:
         """Drops the calls of a tier that run, of these operations, as nothing sees them end any more; how many they were."""
-        self.counters.dropped_ns[tier] = now_ns = time.monotonic_ns()
-        return self.running.drop(operations, now_ns) if self.running else 0
+        dropped = self.running.drop(operations) if self.running else 0
+        self.counters.dropped_ns[tier] = time.monotonic_ns()  # now: one that ended meanwhile is told rather than left out
+        return dropped
 
     def is_quiet(self, operations: Collection[int]) -> bool:
         """Whether no call of these operations runs that has been seen to begin."""

@@ -30,11 +30,11 @@ class Goroutines:
     the table until their goroutine, or a later one with the same g, makes another call. `left_now` are those of processes that
     run, `left_for_good` those of others."""
 
-    def __init__(self, loaded: Loadable) -> None:
+    def __init__(self, loaded: Loadable, counters: ctypes.Structure) -> None:
         self._table = loaded.map("goroutines", ctypes.sizeof(abi.GoroutineKey), ctypes.sizeof(abi.Goroutine))
         self._shares = loaded.live_section("goroutine_shares", SlotCounts)
         self.left_now = self.left_for_good = 0
-        self._dropped_ns: dict[int, int] = {}  # by operation: calls that began before don't count any more
+        self._counters = counters
 
     @property
     def left(self) -> int:
@@ -64,15 +64,10 @@ class Goroutines:
         calls = (call for _, _, goroutine in self._records() for call in _calls(goroutine))
         return sum(call.operation in operations and not self._is_dropped(call) for call in calls)
 
-    def drop(self, operations: Collection[int], now_ns: int) -> int:
-        """Leaves out from now on the calls of these operations that run, none of which is seen to end any more: their records
-        stay until their goroutines make other calls; how many there were."""
-        dropped = self.calls_of(operations)
-        self._dropped_ns |= dict.fromkeys(operations, now_ns)
-        return dropped
-
     def _is_dropped(self, call: abi.Frame) -> bool:
-        return bool(call.began_ns < self._dropped_ns.get(call.operation, 0))
+        """Whether it no longer counts, as in the kernel: its record stays until its goroutine makes another call."""
+        dropped_ns = self._counters.dropped_ns
+        return bool(call.tier < len(dropped_ns) and call.began_ns < dropped_ns[call.tier])
 
     def _records(self) -> Iterator[tuple[bytes, int, abi.Goroutine]]:
         for raw, value in list(self._table.items()):

@@ -50,11 +50,11 @@ class Running:
     """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone; `left`
     those that a panic has left."""
 
-    def __init__(self, loaded: Loadable) -> None:
+    def __init__(self, loaded: Loadable, counters: ctypes.Structure) -> None:
         self._table = loaded.live_section("starts", StartTable)
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self._shares = loaded.live_section("shares", SlotCounts)
-        self._goroutines = Goroutines(loaded) if loaded.has_map("goroutines") else None
+        self._goroutines = Goroutines(loaded, counters) if loaded.has_map("goroutines") else None
         self._refused, self._due_s = 0, 0.0
         self.lost = 0
 
@@ -100,9 +100,10 @@ class Running:
         self._shares.of[slot_of(pid)] -= 1
         return True
 
-    def drop(self, operations: Collection[int], now_ns: int) -> int:
-        """Takes out the calls of these operations, none of which is seen to end any more; how many there were."""
-        dropped = self._goroutines.drop(operations, now_ns) if self._goroutines else 0
+    def drop(self, operations: Collection[int]) -> int:
+        """Takes out the calls of these operations, none of which is seen to end any more; how many there were. Those of Go are
+        only counted: `dropped_ns` among the counters leaves them out."""
+        dropped = self._goroutines.calls_of(operations) if self._goroutines else 0
         for number, tag in self._tags():
             if _operation_of(tag) in operations:
                 self._table.slots[number].tag = 0

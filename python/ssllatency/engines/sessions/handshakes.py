@@ -128,7 +128,7 @@ class HandshakeSession:
         self._singles = SingleHandshakes(loaded, self._request)
         self._opened.callback(self._singles.close)
         self._counts = Counts(loaded, self._request, self._request.names_of(self._images), self.attachment.name_of)
-        self._goroutines = Goroutines(loaded)
+        self._goroutines = Goroutines(loaded, self.attachment.counters)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
         self._counters.threshold_ns = self._singles.threshold_ns

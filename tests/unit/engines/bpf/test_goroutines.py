@@ -12,6 +12,7 @@ from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, Goroutines, Running
 from ssllatency.engines.bpf.process_slots import slot_of
 
 READ, HANDSHAKE = 1, 2
+TIERS = {READ: 1, HANDSHAKE: 0}
 NOW = time.monotonic_ns()
 LONG_AGO = NOW - 10 * LEFT_AFTER_NS
 SOON = NOW + 3600 * LEFT_AFTER_NS  # not long ago, however slow this machine is
@@ -49,14 +50,14 @@ class Loaded:
         """A goroutine with calls, each an operation and when it began."""
         key, value = abi.GoroutineKey(goroutine, pid), abi.Goroutine(left_ns=left_ns, count=len(calls))
         for number, (operation, began_ns) in enumerate(calls):
-            value.frames[number] = abi.Frame(began_ns=began_ns, operation=operation, depth=100 + number)
+            value.frames[number] = abi.Frame(began_ns=began_ns, operation=operation, tier=TIERS[operation], depth=100 + number)
         self.table.entries[bytes(key)] = bytes(value)
         self.shares.of[slot_of(pid)] += 1
 
 
-def opened() -> tuple[Loaded, Goroutines]:
+def opened(counters: abi.Counters | None = None) -> tuple[Loaded, Goroutines]:
     loaded = Loaded()
-    return loaded, Goroutines(loaded)  # type: ignore[arg-type]
+    return loaded, Goroutines(loaded, counters or abi.Counters())  # type: ignore[arg-type]
 
 
 def test_calls_within_each_other_run() -> None:
@@ -82,12 +83,15 @@ def test_a_call_that_a_panic_has_left_long_ago_does_not_run() -> None:
 
 def test_calls_whose_probes_were_removed_neither_run_nor_are_lost() -> None:
     """Their records stay, as nothing sees them end."""
-    loaded, goroutines = opened()
+    counters = abi.Counters()
+    loaded, goroutines = opened(counters)
     loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, LONG_AGO))
     loaded.add(8, 0xC000, (READ, SOON))
-    assert goroutines.drop({HANDSHAKE}, NOW) == 1
+    assert goroutines.calls_of({HANDSHAKE}) == 1
+    counters.dropped_ns[TIERS[HANDSHAKE]] = NOW
     assert goroutines.calls_of({HANDSHAKE}) == 0
-    assert goroutines.drop({READ}, NOW) == 2
+    assert goroutines.calls_of({READ}) == 2
+    counters.dropped_ns[TIERS[READ]] = NOW
     assert goroutines.calls_of({READ}) == 1, "one that began later"
     assert goroutines.count(lambda _: True) == RunningCount(1, 0)
     assert goroutines.count(lambda pid: pid == 8) == RunningCount(1, 0)
