@@ -44,16 +44,14 @@ static __always_inline void on_frame_gone(const struct ssll_frame *frame)
 __noinline int begin_with_go_hello(struct ssll_handshake *handshake, __u64 connection)
 {
 	struct ssll_arrival *arrival;
-	__u64 socket;
 
 	if (!handshake)
 		return 0;
 	find_socket_again(handshake, connection);
-	socket = handshake->socket;
-	arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+	arrival = arrival_of(handshake);
 	if (!arrival)
 		return 0;
-	if (!arrival->ssl && !is_read_from((struct sock *)socket))
+	if (!arrival->ssl && !is_read_from((struct sock *)handshake->socket))
 		add_start(handshake, arrival);
 	arrival->ssl = NOBODY_WAITS;
 	return 0;
@@ -156,13 +154,11 @@ static __always_inline __u8 part_of_go_wait(const struct pt_regs *ctx, __u64 con
 /* No thread in particular is expected to come for what arrives. */
 static __always_inline void await_go_arrival(struct ssll_handshake *handshake, __u64 connection, __u64 now)
 {
-	__u64 socket;
 	struct ssll_arrival *arrival;
 
 	find_socket_again(handshake, connection);
 	await_arrival(handshake, connection, now);
-	socket = handshake->socket;
-	arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+	arrival = arrival_of(handshake);
 	if (!arrival)
 		return;
 	arrival->task = arrival->tid = 0;

@@ -236,11 +236,18 @@ static __always_inline void adopt_arrival(struct ssll_arrival *arrival, __u64 ss
 	arrival->ssl = ssl;
 }
 
+/* That of the handshake's socket; NULL where there is none, or nothing is known of the socket. */
+static __always_inline struct ssll_arrival *arrival_of(const struct ssll_handshake *handshake)
+{
+	__u64 socket = handshake->socket; /* Linux 6.1 takes no key out of what a function was handed */
+
+	return socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+}
+
 /* The arrival that was awaited since then; NULL where none was, or it was pushed out. */
 static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_handshake *handshake, __u64 ssl, __u64 since)
 {
-	__u64 socket = handshake->socket; /* Linux 6.1 takes no key out of what a function was handed */
-	struct ssll_arrival *arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+	struct ssll_arrival *arrival = arrival_of(handshake);
 
 	return arrival && arrival->ssl == ssl && arrival->since_ns == since ? arrival : NULL;
 }
@@ -373,18 +380,14 @@ static __always_inline void add_hello(struct ssll_handshake *handshake, const st
 __noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl)
 {
 	struct ssll_arrival *arrival;
-	__u64 socket;
 
 	if (!handshake)
 		return 0;
 	find_socket_again(handshake, ssl);
-	socket = handshake->socket;
-	if (!socket)
-		return 0;
-	arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	arrival = arrival_of(handshake);
 	if (!arrival) /* it was established before the trace, or by this side */
 		return 0;
-	if (!is_read_from((struct sock *)socket))
+	if (!is_read_from((struct sock *)handshake->socket))
 		add_hello(handshake, arrival);
 	arrival->ssl = NOBODY_WAITS;
 	return 0;
