@@ -10,7 +10,7 @@ from typing import Any
 from ssllatency.targets.containers.container import Container
 from ssllatency.targets.processes import Process
 from ssllatency.targets.sockets.listening import Listener
-from ssllatency.targets.survey import ProcessStack, Survey, SurveyedFile, TlsProcess
+from ssllatency.targets.survey import HeldTls, ProcessStack, Survey, TlsProcess
 
 HEADINGS = ("PID", "PROCESS", "CONTAINER", "LISTENS", "TLS", "LINKED", "TRACED")
 LEFT = len(HEADINGS)
@@ -45,7 +45,7 @@ def sentences(survey: Survey) -> Iterator[str]:
             doubts |= dict.fromkeys(filter(None, (stack.doubt, stack.instead)))
             if stack.why_not and stack.traceable:
                 reasons.setdefault(stack.why_not, []).append(row.process)
-        for path in dict.fromkeys(file.path for stack in row.stacks for file in stack.files if file.deleted):
+        for path in dict.fromkeys(file.path for stack in row.stacks for file, _ in stack.files if file.deleted):
             users_of_deleted.setdefault(path, []).append(row.process)
     for path, processes in users_of_deleted.items():
         yield f"{path} has been replaced or deleted since {named(processes)} mapped it; the old one is what is traced."
@@ -66,7 +66,7 @@ def sentences(survey: Survey) -> Iterator[str]:
 def _unnamed(survey: Survey) -> list[str]:
     """A sentence for each file whose functions were found without symbols."""
     stacks = [stack for row in survey.processes for stack in row.stacks]
-    files = {file.path: (stack.implementation, file.facts) for stack in stacks for file in stack.files if file.facts.unnamed}
+    files = {file.path: (stack.implementation, facts) for stack in stacks for file, facts in stack.files if facts.unnamed}
     return [
         f"{implementation} in {path} has no symbols: its functions were found by the errors that they raise"
         + (
@@ -207,8 +207,8 @@ def _stack(stack: ProcessStack) -> dict[str, Any]:
     }
 
 
-def _file(file: SurveyedFile) -> dict[str, Any]:
-    facts = file.facts
+def _file(held: HeldTls) -> dict[str, Any]:
+    file, facts = held
     return {
         "path": file.path,
         "deleted": file.deleted,

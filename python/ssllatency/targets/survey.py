@@ -23,27 +23,21 @@ from ssllatency.targets.maps import executable_path, mapped_files
 from ssllatency.targets.processes import PROC, Process
 from ssllatency.targets.sockets.listening import Listener, listeners, serving_others
 
-
-@dataclass(frozen=True)
-class SurveyedFile:
-    """A file that holds TLS code, as one process maps it."""
-
-    path: str
-    deleted: bool
-    facts: FileFacts
+HeldTls = tuple[MappedFile, FileFacts]
 
 
 @dataclass(frozen=True)
 class ProcessStack:
     """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it is.
     `traceable`: other files of the implementation are traced; `doubt`: a sentence where it is uncertain whether the process
-    does TLS by it; `instead`: one on what tells something of it, where it isn't traced."""
+    does TLS by it; `instead`: one on what tells something of it, where it isn't traced. `files`: those that hold it, as the
+    process maps them, and what is in each."""
 
     implementation: str
     version: str
     linked: str
     why_not: str
-    files: tuple[SurveyedFile, ...] = ()
+    files: tuple[HeldTls, ...] = ()
     traceable: bool = True
     doubt: str = ""
     instead: str = ""
@@ -149,46 +143,40 @@ def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict
 
 
 def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessStack, ...]:
-    files = [
-        SurveyedFile(mapped.path, mapped.deleted, facts[identity])
-        for identity, mapped in look.candidates.items()
-        if identity in facts
-    ]
+    files = [(mapped, facts[identity]) for identity, mapped in look.candidates.items() if identity in facts]
     untraced = [
         replace(_untraced(named.name, "", "shared"), doubt=named.doubt, instead=named.instead) for named in look.untraced
     ]
-    for file in files:
-        linked = "static" if file.path == look.executable else "shared"
+    for mapped, held in files:
+        linked = "static" if mapped.path == look.executable else "shared"
         untraced += [
-            replace(_untraced(name, version, linked, file), instead=INSTEAD.get(name, ""))
-            for name, version in file.facts.others
+            replace(_untraced(name, version, linked, (mapped, held)), instead=INSTEAD.get(name, ""))
+            for name, version in held.others
         ]
     return (*_traceable(files, look.executable), *untraced)
 
 
-def _untraced(name: str, version: str, linked: str, *files: SurveyedFile) -> ProcessStack:
+def _untraced(name: str, version: str, linked: str, *files: HeldTls) -> ProcessStack:
     return ProcessStack(name, version, linked, f"{name} isn't traced", files, traceable=False)
 
 
-def _traceable(files: list[SurveyedFile], executable: str | None) -> tuple[ProcessStack, ...]:
+def _traceable(files: list[HeldTls], executable: str | None) -> tuple[ProcessStack, ...]:
     """All implementations in one process that can be traced: one entry for the traced files of each name, and
     one for each file that isn't traced. Several traced versions in an entry are distinguished by their files."""
-    parts: dict[str, list[SurveyedFile]] = defaultdict(list)
-    for file in files:
-        if file.facts.libraries and not file.facts.obstacle:
-            parts[file.facts.name].append(file)
-    traced = [_stack(name, those, executable) for name, those in parts.items() if any(map(_is_called, those))]
-    hidden = (file for file in files if file.facts.obstacle)
-    return (*traced, *(_stack(file.facts.name, [file], executable, file.facts.obstacle) for file in hidden))
+    parts: dict[str, list[HeldTls]] = defaultdict(list)
+    for mapped, held in files:
+        if held.libraries and not held.obstacle:
+            parts[held.name].append((mapped, held))
+    traced = [
+        _stack(name, those, executable) for name, those in parts.items() if any(called(held.libraries) for _, held in those)
+    ]
+    hidden = (_stack(held.name, [(mapped, held)], executable, held.obstacle) for mapped, held in files if held.obstacle)
+    return (*traced, *hidden)
 
 
-def _is_called(file: SurveyedFile) -> bool:
-    return called(file.facts.libraries)
-
-
-def _stack(name: str, files: list[SurveyedFile], executable: str | None, obstacle: str = "") -> ProcessStack:
-    versions = dict.fromkeys(file.facts.release for file in files if file.facts.release)
-    static = any(file.path == executable for file in files if obstacle or _is_called(file))
+def _stack(name: str, files: list[HeldTls], executable: str | None, obstacle: str = "") -> ProcessStack:
+    versions = dict.fromkeys(held.release for _, held in files if held.release)
+    static = any(mapped.path == executable for mapped, held in files if obstacle or called(held.libraries))
     return ProcessStack(name, ", ".join(versions), "static" if static else "shared", obstacle, tuple(files))
 
 
