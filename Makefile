@@ -181,14 +181,23 @@ SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/buil
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
 	$(Q)clang-format -i $(C_FILES)
+LINT := lint-ruff lint-mypy lint-imports lint-layers lint-c lint-shell
+.PHONY: $(LINT)
 lint: ## ruff, mypy, import rules, clang-format, shellcheck; whether what is imported is there, also in what mypy doesn't read
 	@echo "==> lint"
+	$(Q)$(MAKE) -j --output-sync=target $(LINT)
+lint-ruff:
 	$(Q)$(VENV)/bin/ruff check -q $(PYTHON_FILES)
 	$(Q)$(VENV)/bin/ruff format -q --check $(PYTHON_FILES)
+lint-mypy:
 	$(Q)$(VENV)/bin/mypy
+lint-imports:
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m pytest -q --no-header -p no:cacheprovider tests/unit/test_imports.py >$(BUILD)/imports.log || { cat $(BUILD)/imports.log; false; }
+lint-layers:
 	$(Q)PYTHONPATH=python $(VENV)/bin/lint-imports --no-cache >$(BUILD)/lint-imports.log || { cat $(BUILD)/lint-imports.log; false; }
+lint-c:
 	$(Q)clang-format --dry-run -Werror $(C_FILES)
+lint-shell:
 	$(Q)shellcheck $(SHELL_FILES)
 
 .PHONY: abi check-abi

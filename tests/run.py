@@ -35,6 +35,8 @@ from tests.kernels.plans import plans  # noqa: E402
 TIERS = ("unit", "deploy", "fuzz", "bpf", "live", "kernels")
 BESIDE_FUZZING = ("deploy", "bpf")
 QUICK = "quick"
+OF_LINT = ("--deselect", "tests/unit/test_imports.py")  # it has run these already
+BYTECODE = TOP / "build" / "bytecode"
 PRIVILEGED = ("bpf", "live")
 PARALLEL = ("-n", "auto")
 NONE_CHOSEN = 5  # pytest's exit status where it ran no test
@@ -125,10 +127,18 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def keep_bytecode() -> None:
+    """Has Python keep what it compiles, also where the environment forbids that beside the sources: else each process of the
+    tests compiles all of them."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
+
+
 def run_quick() -> bool:
     """Whether the quick ones of the pure tests passed, and one of each live kind where this machine can trace."""
     print("==> quick tests", flush=True)
-    passed = run_pytest("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *PARALLEL)
+    keep_bytecode()
+    passed = run_pytest("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *OF_LINT, *PARALLEL)
     if why := obstacle():
         print(f"==> smoke tests left out: {why}")
         return passed

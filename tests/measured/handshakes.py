@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ssllatency.model.handshakes import (
     PHASES,
@@ -46,7 +47,7 @@ class Shake:
     peer_left: bool | None = None
     undelivered: bool | None = None
 
-    @property
+    @cached_property
     def parts(self) -> dict[Part, int]:
         """All its parts, the sums as well."""
         calls = sum(self.times.get(phase, 0) for phase in PHASES)

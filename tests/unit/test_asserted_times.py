@@ -67,6 +67,7 @@ def test_what_is_no_limit_is_not(body: str) -> None:
     assert not list(limits(ast.parse(f"def test_it():\n    {body}\n")))
 
 
+@pytest.mark.slow
 def test_no_test_asserts_that_something_is_quick() -> None:
     files = sorted(TESTS.rglob("*.py"))
     assert files

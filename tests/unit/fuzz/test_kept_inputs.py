@@ -11,11 +11,12 @@ from tests import programs
 from tests.fuzz.keeping import keep, kept
 from tests.fuzz.keeping.coverage import Coverage, chosen
 from tests.fuzz.targets import ROOM_OF, TARGETS, Target
+from tests.parameters import slow_except
 
 MOST_BYTES = 1_000_000
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", slow_except(TARGETS, *(target for target in TARGETS if target != "unnamed")))
 def test_invariants_hold_of_what_is_kept(target: str, tmp_path: Path) -> None:
     inputs = kept.read(kept.file_of(ROOM_OF[target], target))
     assert inputs, "make fuzz, then make fuzz-keep"

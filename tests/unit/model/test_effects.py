@@ -78,6 +78,7 @@ def test_cells_that_are_left_out_do_not_mislead() -> None:
     assert {factor: pytest.approx(levels, abs=1e-6) for factor, levels in TRUE.items()} == logs(found)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     """95 % of them, within what chance allows: 400 times three levels and more."""
     inside = total = 0

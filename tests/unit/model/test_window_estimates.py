@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
+from tests.parameters import slow_except
 
 from ssllatency.model.histogram import ExponentialHistogram, bucket_bounds, counted_bucket
 from ssllatency.model.sampling import Estimate, Interval, Stratum
@@ -102,7 +103,7 @@ def true_p99_ns(calls: Sequence[Call]) -> float:
     return sorted(call.took_ns for call in calls)[int(0.99 * len(calls))]
 
 
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", slow_except(LOADS, drift))
 def test_intervals_hold_the_truth(load: Load) -> None:
     counts, percentiles, relative = 0, 0, 0.0
     for run in range(RUNS):

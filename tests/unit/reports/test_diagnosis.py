@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.measured.handshakes import handshakes_of, times_of
+from tests.parameters import slow_except
 from tests.unit.reports.diagnosis_cases import OFFLOAD, SECOND, SIDES, Judge, alike, failed, gone, measured, two_names
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 from tests.unit.reports.report_samples import snapshot_of
@@ -650,7 +651,7 @@ OF_SERVERS = {
 }
 
 
-@pytest.mark.parametrize("role", [RequestedSide.CLIENT, RequestedSide.ANY])
+@pytest.mark.parametrize("role", slow_except([RequestedSide.CLIENT, RequestedSide.ANY], RequestedSide.CLIENT))
 def test_a_program_that_is_a_client_is_not_called_a_server(role: RequestedSide) -> None:
     for rule, handshakes, _ in SIDES:
         if rule.__name__ not in OF_SERVERS:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import mean, stdev
 
 import pytest
+from tests.parameters import slow_except
 
 from ssllatency.engines.budget.spending import OTHERS_BUDGET
 from ssllatency.engines.budget.windows import Windows
@@ -198,8 +199,9 @@ def test_while_nobody_works_windows_are_seldom_and_as_long_together() -> None:
     assert holds(sampling.estimates[0].count, server.calls[Tier.DATA])
 
 
-@pytest.mark.parametrize(("rests_s", "works_s"), [(0.7, 0.1), (2.1, 0.4), (5.0, 0.3), (15.0, 0.3)])
-def test_who_works_for_a_moment_now_and_then_is_seen_as_often_as_others(rests_s: float, works_s: float) -> None:
+@pytest.mark.parametrize("times_s", slow_except([(0.7, 0.1), (2.1, 0.4), (5.0, 0.3), (15.0, 0.3)], (15.0, 0.3)))
+def test_who_works_for_a_moment_now_and_then_is_seen_as_often_as_others(times_s: tuple[float, float]) -> None:
+    rests_s, works_s = times_s
     ratios = []
     for seed in range(12):
         server = Server({Tier.DATA: 20_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
@@ -315,6 +317,7 @@ def test_who_asks_in_vain_whether_functions_may_come_back_asks_less_and_less() -
     assert share(server) <= 1.05 * BUDGET
 
 
+@pytest.mark.slow
 def test_estimates_hold_the_truth_though_the_load_changes() -> None:
     held = 0
     for seed in range(40):

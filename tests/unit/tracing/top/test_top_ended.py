@@ -15,6 +15,7 @@ from tests.measured.live_readings import BY, shake
 from tests.measured.live_readings import failed as failing
 from tests.measured.recordings import calls_of, interval_of
 from tests.measured.replay import Replay
+from tests.parameters import slow_except
 
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label, Part, Tallies
@@ -108,7 +109,7 @@ def live(host: Host, chance: random.Random, pids: Iterator[int]) -> None:
                 host.process(next(pids), "nginx")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", slow_except(range(5), 0))
 def test_no_count_is_lost_doubled_or_moved(seed: int) -> None:
     chance, host, pids = random.Random(seed), Host(), iter(range(100, 100_000))
     session, services = session_of(host)
@@ -148,6 +149,7 @@ def test_no_count_is_lost_doubled_or_moved(seed: int) -> None:
     assert sum(of_functions) == len(host.truth)
 
 
+@pytest.mark.slow
 def test_days_of_a_server_that_forks_leave_room_for_others() -> None:
     host = Host()
     session, services = session_of(host)
