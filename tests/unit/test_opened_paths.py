@@ -130,6 +130,9 @@ ALLOWED = {
     "targets/selection.py:_leader": PROC,
     "targets/containers/service.py:service_of": PROC,
     "targets/survey.py:_own_pid": PROC,
+    "tracing/jfr/attach.py:open_jvm": PROC,
+    "tracing/jfr/attach.py:_have_it_listen": "a file that this makes, in a folder opened by safe_open",
+    "tracing/jfr/attach.py:remove": "a file that this has made, in a folder opened by safe_open",
 }
 
 

@@ -16,6 +16,7 @@ from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 
 if TYPE_CHECKING:
     from ssllatency.model.client import ClientReport
+    from ssllatency.model.flight_recorder import FlightRecording
     from ssllatency.model.handshakes import Handshakes
     from ssllatency.model.sampling import Sampling
 
@@ -111,6 +112,7 @@ class Snapshot:
 
     `handshakes` is None where they weren't measured, `client` where no load generator was run, `cost` where it isn't known what
     tracing has cost. `sampling`: what was seen in windows only, the counts of which in `series` are those of the windows.
+    `flight_recordings`: what Java virtual machines told of Java's own TLS.
     """
 
     host: str
@@ -128,3 +130,4 @@ class Snapshot:
     client: ClientReport | None = None
     cost: TracingCost | None = None
     sampling: tuple[Sampling, ...] = ()
+    flight_recordings: tuple[FlightRecording, ...] = ()

@@ -49,8 +49,9 @@ BY_NAME = (
         "libjvm.so",
         unless=("*tcnative*.so*", "libconscrypt*.so*"),  # Tomcat's and Netty's native libraries, and Conscrypt
         doubt="Whether a program on a Java virtual machine does TLS can't be told from outside.",
-        instead="Java's own TLS is compiled while it runs, where no probe can be set; Java's Flight Recorder tells each"
-        " handshake's peer, version and cipher, but not its time, by the event jdk.TLSHandshake once that is enabled.",
+        instead="Java's own TLS is compiled while it runs, where no probe can be set; handshakes --jfr has the JVM's"
+        " Flight Recorder tell how many handshakes there were, by version and cipher, and since JDK 25 the time of their"
+        " signatures and why they fail.",
     ),
     ByName(
         "Erlang's own TLS",

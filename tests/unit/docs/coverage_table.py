@@ -71,6 +71,9 @@ _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _SAME_CODE = "the code is that of the first row, but it wasn't tried by itself"
 _NOT_TRIED = "not tried"
+_JSSE = "Java's own TLS (JSSE)"
+_JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
+_UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
 _UNTOLD = "its accessors for them aren't read yet, so they are unknown; with `--by` port and peer are known"
 _NO_PHASES = "key exchange and checks of certificates aren't found in it yet"
@@ -234,7 +237,37 @@ ROWS = (
         },
     ),
     Row("rustls", "any", "in the program or library", dict.fromkeys(COLUMNS, Rustls().instead)),
-    *(Row(other.name, "any", "shared", dict.fromkeys(COLUMNS, other.instead or _NO_MORE)) for other in BY_NAME),
+    *(
+        Row(other.name, "any", "shared", dict.fromkeys(COLUMNS, other.instead or _NO_MORE))
+        for other in BY_NAME
+        if other.name != _JSSE
+    ),
+    Row(
+        _JSSE,
+        "JDK 17 to 24",
+        "in the JVM, by `handshakes --jfr`",
+        {
+            **dict.fromkeys(COLUMNS, _UNTOLD_BY_JFR),
+            "handshakes": _by(_JAVA, but="their number, without times; of TLS 1.2 a server's only where a session is resumed"),
+            "labels": _by(_JAVA, but="version and suite, without the side"),
+            "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        _JSSE,
+        "JDK 25",
+        "in the JVM, by `handshakes --jfr`",
+        {
+            **dict.fromkeys(COLUMNS, _UNTOLD_BY_JFR),
+            "handshakes": _by(_JAVA, but="their number by side and version, and the failures, without times"),
+            "private key": _by(_JAVA, but="signatures, with mean, least and most"),
+            "phases": "the time of key derivation and of checks of certificates is told, but no test compares it",
+            "labels": _by(_JAVA, but="version and suite; of TLS 1.2 a server's suite only where a session is resumed"),
+            "reasons": _by(_JAVA, but="of at most 100 exceptions a second"),
+            "clients": "they are counted, but not tried",
+            "aarch64": _NOT_TRIED,
+        },
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from ssllatency.output.page import output_page
 from ssllatency.output.printing import show
 from ssllatency.reports.documents import document
 from ssllatency.reports.text import client as client_text
+from ssllatency.reports.text import flight_recorder
 from ssllatency.reports.text import timeline as timeline_text
 from ssllatency.reports.text import trace as trace_text
 from ssllatency.reports.text.page import Page
@@ -75,6 +76,8 @@ def _tell_timeline(recording: Recording, page: Page) -> None:
 def _reports(snapshot: Snapshot, page: Page, *, by_process: bool) -> list[str]:
     """One for the handshakes where they were measured, one for the functions where they were. What is true of both, such as
     what tracing has cost, is said once."""
+    if snapshot.flight_recordings:
+        return [flight_recorder.render(snapshot, page)]
     handshakes = [client_text.render(snapshot, page)] if snapshot.handshakes or snapshot.client else []
     if not snapshot.series and handshakes:
         return handshakes

@@ -5,18 +5,22 @@ grouped by version, cipher, resumption and more; lists the slowest. Ends after -
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
+from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show
+from ssllatency.stopping import STOP
 from ssllatency.tracing import live
 from ssllatency.tracing.watch.fail_if import FailIf
 
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Single
     from ssllatency.model.snapshot import Snapshot
+    from ssllatency.targets import Selection
     from ssllatency.tracing.resolve import Resolved
 
 SUMMARY = "show where the time of handshakes went, and why some failed"
@@ -29,6 +33,7 @@ EXAMPLES = (
     ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends, with its queue"),
 )
 STATUS = options.FAIL_STATUS
+_NOT_BY_JFR = ("by", "slowest", "over", "fail_if", "wait")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_measuring_options(parser)
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
                         help="print each handshake that took at least this long (50ms) and its queue, as it ends")  # fmt: skip
+    parser.add_argument("--jfr", action="store_true",
+                        help="instead of probes have the Flight Recorder of Java virtual machines tell of Java's own TLS: "
+                             "a recording is begun in them, and ended after -d")  # fmt: skip
     options.add_fail_option(parser, "handshake")
     options.add_attaching_options(parser)
     options.add_budget_options(parser)
@@ -46,6 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
+    if arguments.jfr:
+        return _run_by_flight_recorder(selection, arguments)
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(
@@ -67,6 +77,28 @@ def run(arguments: argparse.Namespace) -> int:
             fail_if.take(snapshot)
             show_report(resolved.noted(snapshot))
     return fail_if.status()
+
+
+def _run_by_flight_recorder(selection: Selection, arguments: argparse.Namespace) -> int:
+    if arguments.duration is None:
+        raise SsllatencyError("--jfr takes a time: add -d, as -d 10.", 2)
+    given = [name for name in _NOT_BY_JFR if getattr(arguments, name)]
+    if given or arguments.interval:
+        option = f"--{given[0].replace('_', '-')}" if given else "-i"
+        raise SsllatencyError(f"{option} can't be had with --jfr, which tells of all handshakes together.", 2)
+    from ssllatency.output.page import output_page
+    from ssllatency.reports.documents import document
+    from ssllatency.reports.text import flight_recorder
+    from ssllatency.tracing.jfr.recording import record
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    snapshot = record(selection, arguments.duration)
+    page = output_page(verbose=arguments.verbose)
+    if arguments.json:
+        show(document.to_json(snapshot))
+    else:
+        show(flight_recorder.render(snapshot, page), end="", colour=page.colour)
+    return 0
 
 
 def _load_ahead(known: Resolved, arguments: argparse.Namespace) -> None:

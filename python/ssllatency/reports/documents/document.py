@@ -20,6 +20,7 @@ from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot
 from ssllatency.reports.documents.client import client_fields, read_client
 from ssllatency.reports.documents.cost import cost_fields, read_cost
 from ssllatency.reports.documents.fields import DocumentField
+from ssllatency.reports.documents.flight_recorder import flight_recorder_fields, read_flight_recordings
 from ssllatency.reports.documents.handshake_fields import handshake_fields, single_fields
 from ssllatency.reports.documents.handshake_reading import read_handshakes
 from ssllatency.reports.documents.sampling import read_sampling, sampling_fields
@@ -48,6 +49,7 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
         **(client_fields(snapshot) if snapshot.client else {}),
         **(cost_fields(snapshot.cost) if snapshot.cost else {}),
         **(sampling_fields(snapshot.sampling) if snapshot.sampling else {}),
+        **(flight_recorder_fields(snapshot.flight_recordings) if snapshot.flight_recordings else {}),
     }
 
 
@@ -84,6 +86,7 @@ def from_document(document: object) -> Snapshot:
         client=read_client(root),
         cost=read_cost(root),
         sampling=read_sampling(root),
+        flight_recordings=read_flight_recordings(root),
     )
 
 

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The account that a JVM's Flight Recorder gave of Java's own TLS (JSSE), as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Negotiated:
+    """The handshakes of both sides that the JVM recorded with this version and cipher suite, in Java's words. Of TLS 1.2 and
+    older it records those of a server only where a session is resumed, and those of a client only where none is."""
+
+    version: str
+    cipher: str
+    count: int
+
+
+@dataclass(frozen=True)
+class TimedMethod:
+    """How often a method of JSSE ran, and its time as the JVM measured it: `step` is what it does in a handshake. The times are
+    None where the JVM doesn't tell them, as of a method that never ran."""
+
+    step: str
+    method: str
+    count: int
+    mean_ns: int | None
+    min_ns: int | None
+    max_ns: int | None
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """Exceptions of javax.net.ssl that were thrown with this message, as far as the JVM recorded them."""
+
+    exception: str
+    message: str
+    count: int
+
+
+@dataclass(frozen=True)
+class FlightRecording:
+    """One JVM's recording. `release` is that of its JDK, "17.0.19". `methods` and `thrown` are None where that JDK has no
+    timing of methods, which came with JDK 25: then no time is known, and no failure. `peers` is how many hosts the peers were.
+    `failures`: how often a handshake or a connection was ended for an error. `lost_bytes`: of events that the JVM lost. `cut`:
+    it threw the oldest events away."""
+
+    pid: int
+    release: str
+    negotiated: tuple[Negotiated, ...]
+    peers: int
+    methods: tuple[TimedMethod, ...] | None = None
+    failures: int | None = None
+    thrown: tuple[Thrown, ...] | None = None
+    lost_bytes: int = 0
+    cut: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many handshakes were recorded."""
+        return sum(row.count for row in self.negotiated)
