@@ -186,6 +186,7 @@ enum ssll_error {
 enum ssll_go_reason {
 	SSLL_GO_REASON_TEXT_SIZE = 32, /* bytes of the text that its hash is of; crypto/tls' own begin with "tls: " */
 	SSLL_GO_REASON_ALERT = 1000,   /* that was received, from this number on */
+	SSLL_GO_REASON_SENT = 2000,    /* that this side sent, from this number on, where the error is no more than that */
 	SSLL_GO_REASON_HASH = (1 << 21) - 1,
 	SSLL_GO_REASON_TYPE = 1 << 22,
 	SSLL_GO_REASON_TEXT = 1 << 22 | 1 << 21,

@@ -9,6 +9,7 @@
 enum {
 	GO_RECEIVED_SIZE = 12, /* of "remote error", by which a *net.OpError says that its alert was the peer's */
 	GO_ALERT_UNKNOWN = 256,
+	GO_PERMANENT_DEPTH = 2,
 	GO_HASH_BASIS = 0x811c9dc5,
 	GO_HASH_PRIME = 0x01000193, /* of the hash FNV-1a, 32 bits */
 };
@@ -19,11 +20,13 @@ static __always_inline void read_go_interface(struct go_interface *value, __u64 
 		value->itab = value->data = 0;
 }
 
-/* Of an error that is permanent for its connection, what it holds. */
+/* Of an error that is permanent for its connection, what it holds. It is wrapped twice where sending an alert made it permanent
+ * for the way out, and then what was read for the way in. */
 static __always_inline void unwrap_permanent(struct go_interface *error, const struct ssll_library *library)
 {
-	if (is_go_type(go_type_hash(error->itab), library, SSLL_GO_TYPE_PERMANENT))
-		read_go_interface(error, error->data);
+	for (__u32 i = 0; i < GO_PERMANENT_DEPTH; i++)
+		if (is_go_type(go_type_hash(error->itab), library, SSLL_GO_TYPE_PERMANENT))
+			read_go_interface(error, error->data);
 }
 
 /* The alert that a *net.OpError holds, GO_ALERT_UNKNOWN for none. */
@@ -86,7 +89,7 @@ static __always_inline struct verdict judge_go_network(
 	if (alert != GO_ALERT_UNKNOWN && is_received(error))
 		return go_failure(handshake, SSLL_GO_REASON_ALERT + alert);
 	if (alert != GO_ALERT_UNKNOWN)
-		return failure(SSLL_END_ERROR, SSLL_REASON_NONE);
+		return go_failure(handshake, SSLL_GO_REASON_SENT + alert);
 	if (is_go_type(hash, library, SSLL_GO_TYPE_DEADLINE))
 		return go_failure(handshake, SSLL_GO_REASON_TYPE | (hash & SSLL_GO_REASON_HASH));
 	return failure(is_go_type(hash, library, SSLL_GO_TYPE_CLOSED) ? SSLL_END_NONE : SSLL_END_TRANSPORT, SSLL_REASON_NONE);

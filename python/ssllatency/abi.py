@@ -168,6 +168,7 @@ class GoKey(IntEnum):
 class GoReason(IntEnum):
     TEXT_SIZE = 32
     ALERT = 1000
+    SENT = 2000
     HASH = 2097151
     TYPE = 4194304
     TEXT = 6291456

@@ -124,6 +124,8 @@ def why(error: int, *, end: abi.End = abi.End.ERROR, sent: int | None = None, ty
 def test_alerts_are_named() -> None:
     received = why(GoReason.ALERT + 42)
     assert (received.reason, received.alert, received.sent) == ("alert received: bad certificate", "bad certificate", False)
+    alone = why(GoReason.SENT + 20, sent=20)
+    assert (alone.reason, alone.alert, alone.sent) == ("bad record mac", "bad record mac", True)
     sent = why(
         GoReason.TEXT | text_hash("tls: no cipher suite supported by both client and server; client") & GoReason.HASH, sent=40
     )

@@ -74,6 +74,7 @@ def _texts() -> dict[int, str]:
 def names(error_types: Mapping[int, str]) -> Names:
     """The names of its codes. `error_types`: the names of the types of the program's errors, by their hashes."""
     reasons = {GoReason.ALERT + alert: f"alert received: {text}" for alert, text in _ALERTS.items()}
+    reasons |= {GoReason.SENT + alert: text for alert, text in _ALERTS.items()}
     for type_hash, name in error_types.items():
         reasons[GoReason.TYPE | type_hash & GoReason.HASH] = _ERRORS.get(name, f"error of type {name}")
     return Names(
