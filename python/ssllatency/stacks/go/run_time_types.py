@@ -59,10 +59,17 @@ class Types:
         self._data = data
         self._start = module.types.address
         self._bytes = data.read(module.types.address, module.types.size)
+        self._found: dict[tuple[str, str, Kind], int | None] = {}
 
     def find(self, package: str, name: str, kind: Kind = Kind.STRUCT) -> int | None:
         """The one type of this kind that is called `name` in the package with this path, "" for one that every program knows;
-        None where there is none, or several."""
+        None where there is none, or several. It is looked for once: a large program's types take a while to search."""
+        key = (package, name, kind)
+        if key not in self._found:
+            self._found[key] = self._search(package, name, kind)
+        return self._found[key]
+
+    def _search(self, package: str, name: str, kind: Kind) -> int | None:
         prefix = f"{package.rsplit('/', 1)[-1]}." if package else ""
         found = [
             self._start + at
