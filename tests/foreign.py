@@ -43,6 +43,13 @@ _FILES = {
     "libcrypto-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libcrypto.so.3"),
 }
 NAMES = tuple(_FILES)
+# Programs of Go.
+_FILES |= {
+    "caddy-bookworm": ("go-bookworm-amd64", "usr/bin/caddy"),
+    "caddy-trixie": ("go-trixie-amd64", "usr/bin/caddy"),
+    "etcd-bookworm": ("go-bookworm-amd64", "usr/bin/etcd"),
+    "etcd-trixie": ("go-trixie-amd64", "usr/bin/etcd"),
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class Foreign:
 
 
 def find(name: str) -> Foreign:
-    """The file called `name`, one of NAMES. KeyError for another."""
+    """The file called `name`, one of NAMES or a program of Go. KeyError for another."""
     folder, file = _FILES[name]
     path = _FOREIGN / folder / file
     return Foreign(path) if path.is_file() else _absent(name, folder)

@@ -4,16 +4,25 @@ end and why, what labels them, and who calls them."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ssllatency.model.arithmetic.handshake_sums import total
+from ssllatency.model.handshakes import Ending
+from ssllatency.reports.documents.recording_reading import from_text
+from tests import programs
+from tests.live.commands.export import Export
 from tests.live.commands.handshakes import PHASES, WAITS, Shake, Shakes, labels_of
-from tests.live.commands.trace import losses
+from tests.live.commands.trace import PROGRAM, losses
 from tests.live.libraries.test_go import CONNECTIONS, NEEDED, OTHERS, GoProgram
+from tests.live.screens.terminal import Terminal
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -116,3 +125,32 @@ def test_failures_have_their_reasons(counted: tuple[Shakes, dict[str, Any]]) -> 
     }
     # A type of its own since Go 1.20; before, that of what was found.
     assert refused in ("certificate verification failed", "error of type x509.HostnameError")
+
+
+def exported(export: Export) -> float:
+    """How many successful handshakes the metrics have."""
+    name = r"^ssllatency_handshake_duration_seconds_count\{[^}]*outcome=\"success\"[^}]*\} (\S+)$"
+    return sum(map(float, re.findall(name, export.metrics(), re.MULTILINE)))
+
+
+def test_export_and_top_count_each_handshake(tmp_path: Path) -> None:
+    """Both at once, of the same handshakes."""
+    programs.needed("tmux")
+    file = tmp_path / "x.jsonl"
+    with ExitStack() as running:
+        program = running.enter_context(started(NEEDED[-1], "labels"))
+        words = [str(PROGRAM), "top", "-p", str(program.pid), "-o", str(file), "-i", "500ms"]
+        terminal = running.enter_context(Terminal(words))
+        export = running.enter_context(Export(program.pid))
+        terminal.wait_for(lambda text: "probes" in text)
+        terminal.press("r")
+        terminal.wait_for(lambda text: " REC " in text)
+        handshakes = sum(program.run().values())
+        intervals = file.read_text().count('"interval":')
+        wait_for(lambda: file.read_text().count('"interval":') > intervals)
+        terminal.press("r")
+        terminal.wait_for(lambda text: "x.jsonl holds " in text)
+        wait_for(lambda: exported(export) == handshakes)
+    recording = from_text(file.read_text(), "x")
+    counts = [total(interval.handshakes, Ending.SUCCESS) for interval in recording.intervals if interval.handshakes]
+    assert sum(group.count for group in counts if group) == handshakes

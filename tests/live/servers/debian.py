@@ -50,10 +50,10 @@ class Running:
 def haproxy(pair: Certificate, words: str = "", threads: int = 4) -> Iterator[Running]:
     """`words` are more of the TLS port's."""
     program, (port,) = _program("haproxy"), free_ports(1)
-    with _folder() as folder:
+    with own_folder() as folder:
         (folder / "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
         (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port, words=words, threads=threads))
-        with _process([program, "-db", "-f", folder / "conf"], folder, port) as pid:
+        with started([program, "-db", "-f", folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _haproxy_told(folder / "stats"))
 
 
@@ -88,13 +88,13 @@ def _haproxy_told(path: Path) -> Told:
 def apache(pair: Certificate) -> Iterator[Running]:
     """Two processes of eight threads, by the event module."""
     program, (port, status) = _program("apache2"), free_ports(2)
-    with _folder(mode=0o755) as folder:
+    with own_folder(mode=0o755) as folder:
         (folder / "www").mkdir()
         (folder / "www" / "index.html").write_text("hello")
         user = _NOBODY if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
         words = {"folder": folder, "port": port, "status": status, "user": user, "pair": pair}
         (folder / "conf").write_text(_APACHE.format(**words))
-        with _process([program, "-D", "FOREGROUND", "-f", folder / "conf"], folder, port) as pid:
+        with started([program, "-D", "FOREGROUND", "-f", folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _apache_told(status))
 
 
@@ -147,10 +147,10 @@ def lighttpd(pair: Certificate) -> Iterator[Running]:
     program, (port,) = _program("lighttpd"), free_ports(1)
     if not Path("/usr/lib/lighttpd/mod_gnutls.so").exists():
         pytest.skip("lighttpd-mod-gnutls isn't installed: run tools/setup")
-    with _folder() as folder:
+    with own_folder() as folder:
         (folder / "conf").write_text(_LIGHTTPD.format(folder=folder, port=port, pair=pair))
         (folder / "index.html").write_text("hello")
-        with _process([program, "-D", "-f", folder / "conf"], folder, port) as pid:
+        with started([program, "-D", "-f", folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _lighttpd_told(pid, folder))
 
 
@@ -183,11 +183,11 @@ def exim(pair: Certificate, *, starttls: bool) -> Iterator[Running]:
     program, (port,) = _program("exim4"), free_ports(1)
     if os.geteuid():
         pytest.skip("exim takes a configuration from root only")
-    with _folder() as folder:
+    with own_folder() as folder:
         words = {"folder": folder, "port": port, "pair": pair, "on_connect": "" if starttls else port}
         (folder / "conf").write_text(_EXIM.format(**words))
         (folder / "conf").chmod(0o600)
-        with _process([program, "-C", folder / "conf", "-bdf"], folder, port) as pid:
+        with started([program, "-C", folder / "conf", "-bdf"], folder, port) as pid:
             yield Running(pid, port, lambda: _found(folder / "mainlog", r"(encrypted)$|\(gnutls_handshake\): (.*)"))
 
 
@@ -218,10 +218,10 @@ quit:
 def stunnel(pair: Certificate) -> Iterator[Running]:
     """In front of an nginx without TLS."""
     program, (port,) = _program("stunnel4"), free_ports(1)
-    with Nginx(pair.certificate.parent) as behind, _folder() as folder:
+    with Nginx(pair.certificate.parent) as behind, own_folder() as folder:
         words = {"folder": folder, "port": port, "behind": behind.status_port, "pair": pair}
         (folder / "conf").write_text(_STUNNEL.format(**words))
-        with _process([program, folder / "conf"], folder, port) as pid:
+        with started([program, folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _lines(folder / "log", handshakes="TLS accepted: new session negotiated"))
 
 
@@ -247,7 +247,7 @@ def postgresql(pair: Certificate) -> Iterator[Running]:
         pytest.skip("postgresql isn't installed: run tools/setup")
     user, (port,) = pwd.getpwnam(_NOBODY) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()), free_ports(1)
     prefix = ["setpriv", "--reuid", user.pw_name, "--regid", str(user.pw_gid), "--clear-groups"] if os.geteuid() == 0 else []
-    with _folder() as folder:
+    with own_folder() as folder:
         for name, file in (("crt", pair.certificate), ("key", pair.key)):
             shutil.copy(file, folder / name)
             (folder / name).chmod(0o600)
@@ -257,7 +257,7 @@ def postgresql(pair: Certificate) -> Iterator[Running]:
         subprocess.run(made, check=True, capture_output=True, cwd=folder, timeout=60)
         options = {**_POSTGRESQL, "port": port, "ssl_cert_file": f"{folder}/crt", "ssl_key_file": f"{folder}/key"}
         command = [*prefix, programs[-1], "-D", folder / "data", *(f"--{name}={value}" for name, value in options.items())]
-        with _process(command, folder, port) as pid:
+        with started(command, folder, port) as pid:
             own = _postgresql_at_rest(pid)
 
             def told() -> Told:
@@ -307,10 +307,10 @@ def dovecot(pair: Certificate) -> Iterator[Running]:
     if os.geteuid():
         pytest.skip("dovecot wants to be started as root")
     program, (port,) = _program("dovecot"), free_ports(1)
-    with _folder(mode=0o755) as folder:
+    with own_folder(mode=0o755) as folder:
         group = grp.getgrgid(pwd.getpwnam(_NOBODY).pw_gid).gr_name
         (folder / "conf").write_text(_DOVECOT.format(folder=folder, port=port, pair=pair, user=_NOBODY, group=group))
-        with _process([program, "-F", "-c", folder / "conf"], folder, port) as pid:
+        with started([program, "-F", "-c", folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _lines(folder / "log", handshakes=", TLS, session="))
 
 
@@ -357,10 +357,10 @@ def python(pair: Certificate) -> Iterator[Running]:
 def node(pair: Certificate) -> Iterator[Running]:
     """OpenSSL is part of it. At each SIGUSR2 its event loop is busy for 50 ms."""
     program, (port,) = foreign.needed(foreign.find("node")), free_ports(1)
-    with _folder() as folder:
+    with own_folder() as folder:
         (folder / "server.js").write_text(NODE)
         command = [program, folder / "server.js", pair.certificate, pair.key, port]
-        with _process(command, folder, port) as pid:
+        with started(command, folder, port) as pid:
             yield Running(pid, port, lambda: _lines(folder / "output", handshakes="secured", requests="asked"))
 
 
@@ -381,7 +381,7 @@ def tomcat(pair: Certificate) -> Iterator[Running]:
     native, (port,) = next(Path("/usr/lib").glob("*/libtcnative-1.so"), None), free_ports(1)
     if not classes or not native:
         pytest.skip("libtomcat9-java or libtcnative-1 isn't installed: run tools/setup")
-    with _folder() as folder:
+    with own_folder() as folder:
         for name in ("conf", "www", "logs", "temp"):
             (folder / name).mkdir()
         (folder / "conf" / "server.xml").write_text(_TOMCAT.format(folder=folder, port=port, pair=pair))
@@ -390,7 +390,7 @@ def tomcat(pair: Certificate) -> Iterator[Running]:
         settings = {"catalina.home": folder, "catalina.base": folder, "java.library.path": native.parent}
         words = ["-Xmx256m", *(f"-D{name}={value}" for name, value in settings.items()), "-cp", ":".join(classes)]
         command = [_program("java"), *words, "org.apache.catalina.startup.Tomcat", "--catalina", "start"]
-        with _process(command, folder, port) as pid:
+        with started(command, folder, port) as pid:
             wait_for((folder / "logs" / "access").exists)  # it listens before it serves
             yield Running(pid, port, lambda: _lines(folder / "logs" / "access", requests="200"))
 
@@ -444,14 +444,14 @@ def _program(name: str) -> str:
 
 
 @contextmanager
-def _folder(mode: int = 0o700) -> Iterator[Path]:
+def own_folder(mode: int = 0o700) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ssllatency-") as made:
         Path(made).chmod(mode)
         yield Path(made)
 
 
 @contextmanager
-def _process(command: list[object], folder: Path, port: int) -> Iterator[int]:
+def started(command: list[object], folder: Path, port: int) -> Iterator[int]:
     """The PID of the program once it serves; what it writes is in the folder's file "output"."""
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

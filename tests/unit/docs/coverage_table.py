@@ -221,7 +221,12 @@ ROWS = (
         "in the program, stripped or not",
         {
             "calls": _by(f"{_GO}::test_each_call_is_counted_with_its_outcome"),
-            "handshakes": _by(f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels"),
+            "handshakes": _by(
+                f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
+                "test_export_and_top_count_each_handshake",
+                f"{_OTHER}/test_go_servers.py::test_each_handshake_of_caddy_is_counted",
+                "test_each_handshake_of_a_grpc_server_is_counted",
+            ),
             "private key": _by(f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated"),
             "phases": "key exchange and checks of certificates aren't found yet",
             "waits": _by(f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels", but=_GO_TRANSPORT),

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real programs of Go, stripped: Caddy, which takes a new configuration without a new process, and etcd, a server of gRPC."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.foreign import TOP
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
+from tests.live.commands.handshakes import Shakes, endings, labels_of
+from tests.live.commands.trace import losses
+from tests.live.servers.go_servers import NEWEST, Caddy, caddy, etcd
+from tests.live.servers.nginx import Certificate, make_certificate
+from tests.machine import needs_architecture
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+EACH, PARALLEL = 10, 8
+CADDIES = ["bookworm", "trixie", *([NEWEST] if (TOP / "build/go/caddy").is_file() else [])]
+FAILING: dict[tuple[str, str], Callable[[int], object]] = {
+    ("bad record mac", "bad record mac"): bad.unknown_ca,  # whose alert isn't encrypted
+    ("client offered only unsupported versions", "protocol version"): bad.old_version,
+    ("first record does not look like TLS", ""): bad.nonsense,
+    ("connection reset or closed by the peer", ""): bad.end_of_file,
+}
+
+
+@pytest.fixture(autouse=True)
+def _of_this_machine() -> None:
+    needs_architecture("x86_64", "as these programs of Debian are")
+
+
+@pytest.fixture
+def pair(certificates: Path) -> Certificate:
+    """Of the servers."""
+    return make_certificate("ecdsa", certificates)
+
+
+def by_http3(server: Caddy) -> None:
+    """A request on each of some connections of QUIC."""
+    command = [server.program, "http3", f"https://127.0.0.1:{server.port}/", str(EACH)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("release", CADDIES)
+def test_each_handshake_of_caddy_is_counted(release: str, pair: Certificate) -> None:
+    with caddy(release, pair) as server, Shakes(server.pid, options=("--by", "alpn,port")) as shakes:
+        h2load(server.port, 5 * EACH, parallel=PARALLEL)
+        server.reload()
+        for version in (TLS_1_2, TLS_1_3):
+            Client(server.port, version).connect_times(EACH)
+        for fail in FAILING.values():
+            fail(server.port)
+        if release == NEWEST:
+            by_http3(server)
+    failed = [single for single in shakes.singles if single["ending"] != "success"]
+    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
+    assert losses(shakes.document) == {}
+    assert shakes.document["handshakes"]["in_flight"] == 0
+    kinds = Counter(labels_of(shakes.ended("success"), "version", "alpn", "port"))
+    port = str(server.port)
+    quic = {("TLSv1.3", "h3", None): EACH} if release == NEWEST else {}
+    own = {("TLSv1.3", "http/1.1", port): 5 * EACH, ("TLSv1.2", "none", port): EACH, ("TLSv1.3", "none", port): EACH}
+    assert kinds == {**own, **quic}
+    resumed = Counter(labels_of(shakes.ended("success"), "alpn", "resumed"))
+    assert resumed["http/1.1", "no"] == PARALLEL, "then each client of h2load resumes"
+    assert resumed["http/1.1", "yes"] == 5 * EACH - PARALLEL
+
+
+def test_each_handshake_of_a_grpc_server_is_counted(pair: Certificate) -> None:
+    with etcd("trixie", pair) as (pid, port):
+        with Shakes(pid, options=("--by", "sni,alpn")) as shakes:
+            words = [str(port), str(pair.certificate), str(EACH), "3"]
+            command = [sys.executable, "-m", "tests.live.clients.grpc_calls", *words]
+            subprocess.run(command, check=True, capture_output=True, cwd=TOP, timeout=60)
+        assert losses(shakes.document) == {}
+        assert Counter(labels_of(shakes.singles, "version", "sni", "alpn")) == {("TLSv1.3", "localhost", "h2"): EACH}
+        assert endings(shakes.document) == {"success": EACH}
