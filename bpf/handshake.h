@@ -148,6 +148,7 @@ enum ssll_go_key {
 	SSLL_GO_KEY_RSA = 1,
 	SSLL_GO_KEY_ECDSA = 2,
 	SSLL_GO_KEY_ED25519 = 3,
+	SSLL_GO_KEY_SIGNED = 0xffff, /* in place of the code point of a signature scheme that isn't known */
 };
 
 /* The cookie of a phase's site, from the lowest bit up. That of a call is enum ssll_cookie's. */
@@ -327,7 +328,8 @@ struct ssll_handshake {
 	__u32 watch;           /* of what is below handshakes, when the call began: bits of counters.shut */
 	__u32 wake_descriptor; /* that its offload wakes the application by, where that is known */
 	__u8 key_kind;         /* enum ssll_go_key */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 signature; /* of Go: the scheme's code point, 0 not known */
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the

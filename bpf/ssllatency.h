@@ -354,7 +354,9 @@ enum ssll_go_type {
 	SSLL_GO_TYPE_DEADLINE = 5,  /* *poll.DeadlineExceededError */
 	SSLL_GO_TYPE_CLOSED = 6,    /* poll.errNetClosing: the program itself has closed the connection */
 	SSLL_GO_TYPE_TEXT = 7,      /* *errors.errorString */
-	SSLL_GO_TYPES = 8,
+	SSLL_GO_TYPE_HASH = 8,      /* crypto.Hash, of which one is how to sign, */
+	SSLL_GO_TYPE_PSS = 9,       /* or a *rsa.PSSOptions */
+	SSLL_GO_TYPES = 10,
 };
 
 /* The most steps from an SSL to a value. */

@@ -100,6 +100,17 @@ static __always_inline __u64 go_result(const struct pt_regs *ctx, __u32 number)
 	return number == 0 ? REGISTER(ctx, regs[0]) : number == 1 ? REGISTER(ctx, regs[1]) : REGISTER(ctx, regs[2]);
 }
 
+/* The interface that is the last argument of a Go function which has six words of arguments before it. */
+static __always_inline __u64 go_seventh(const struct pt_regs *ctx)
+{
+	return REGISTER(ctx, regs[6]);
+}
+
+static __always_inline __u64 go_eighth(const struct pt_regs *ctx)
+{
+	return REGISTER(ctx, regs[7]);
+}
+
 /* By the register's number: a site on the way out may lie before the value is moved to x0. */
 static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 number)
 {

@@ -43,6 +43,17 @@ static __always_inline __u64 go_result(const struct pt_regs *ctx, __u32 number)
 	return number == 0 ? REGISTER(ctx, rax) : number == 1 ? REGISTER(ctx, rbx) : REGISTER(ctx, rcx);
 }
 
+/* The interface that is the last argument of a Go function which has six words of arguments before it. */
+static __always_inline __u64 go_seventh(const struct pt_regs *ctx)
+{
+	return REGISTER(ctx, r9);
+}
+
+static __always_inline __u64 go_eighth(const struct pt_regs *ctx)
+{
+	return REGISTER(ctx, r10);
+}
+
 /* By the processor's register number: a site on the way out may lie before the value is moved to rax. */
 static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 number)
 {

@@ -93,6 +93,16 @@ static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 s
 	handshake->flags |= retry ? SSLL_FLAG_RETRY_KNOWN | SSLL_FLAG_RETRY : SSLL_FLAG_RETRY_KNOWN;
 }
 
+/* By which scheme this side has signed; a server has in any handshake that isn't resumed, though perhaps by a key that isn't
+ * the standard library's. */
+static __always_inline void set_go_signature(struct ssll_labels *labels, const struct ssll_handshake *handshake)
+{
+	bool signs = handshake->key_operation || (labels->ending == SSLL_ENDING_SUCCESS && !labels->values[SSLL_LABEL_RESUMED]);
+
+	if (handshake->signature || signs)
+		set_label(labels, SSLL_LABEL_SIGNATURE, handshake->signature ? handshake->signature : SSLL_GO_KEY_SIGNED);
+}
+
 /* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
  * just come back. */
 static __always_inline void finish_handshake(
@@ -138,6 +148,8 @@ static __always_inline void finish_handshake(
 	read_labels(ssl, library, &labels);
 	if (!means_session(ssl, library, &labels))
 		handshake->flags &= ~SSLL_FLAG_CACHE;
+	if (of_go && server)
+		set_go_signature(&labels, handshake);
 	read_names(ssl, library, &labels);
 	find_endpoint(ssl, library, server, in_call, &labels);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)

@@ -83,11 +83,17 @@ static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
 		return 0;
 	handshake->flags |= SSLL_FLAG_GOROUTINE;
 	handshake->calls = handshake->depth = 1;
+	handshake->watch = watch_below();
 	return begin_with_go_hello(handshake, connection);
 }
 
+/* The goroutine begins to wait, or the call is over. */
 static __always_inline void end_in_call(struct ssll_handshake *handshake, __u64 now)
 {
+	if (!sees_phases(handshake))
+		handshake->flags |= SSLL_FLAG_UNPHASED;
+	handshake->phase = 0;
+	handshake->outer_stack = 0;
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;
 }
@@ -175,6 +181,9 @@ static __always_inline int begin_go_wait(const struct pt_regs *ctx)
 
 	if (!handshake || !library)
 		return 0;
+	drop_unseen_phase(handshake);
+	if (handshake->phase) /* for something else than the connection, as a signer's device: what it takes is the phase's */
+		return 0;
 	part = part_of_go_wait(ctx, connection, library);
 	if (!part)
 		return 0;
@@ -195,11 +204,35 @@ static __always_inline int end_go_wait(const struct pt_regs *ctx)
 		return 0;
 	end_wait(handshake, connection, now);
 	handshake->since_ns = now;
+	handshake->watch = watch_below();
 	return 0;
 }
 
-/* A phase's function is called, or the goroutine begins to wait. The outermost phase counts; one that lies deeper than this, or
- * as deep, was left by a panic. */
+/* Whether the function that opens tickets is called without one: it's called in any handshake before TLS 1.3. */
+static __always_inline bool opens_nothing(const struct pt_regs *ctx, __u8 part)
+{
+	return part == SSLL_PART_SESSION_LOOKUP &&
+	       !go_result(ctx, 2); /* the slice's length, behind the receiver and its address */
+}
+
+/* Opens a phase that begins at this depth, if it isn't part of another. Those that lie deeper, or as deep, were left by a
+ * panic. Functions of the key exchange before TLS 1.3 sign as well, and check signatures: that interrupts them. */
+static __always_inline void open_go_phase(struct ssll_handshake *handshake, __u8 part, __u64 depth, __u64 now)
+{
+	if (handshake->phase && handshake->phase_stack < depth) {
+		if (handshake->phase != SSLL_PART_KEY_EXCHANGE || part == SSLL_PART_KEY_EXCHANGE)
+			return;
+		add_part(handshake, SSLL_PART_KEY_EXCHANGE, now - handshake->phase_since_ns);
+		handshake->outer_stack = handshake->phase_stack;
+	} else if (handshake->outer_stack >= depth || !handshake->phase) {
+		handshake->outer_stack = 0;
+	}
+	handshake->phase = part;
+	handshake->phase_stack = depth;
+	handshake->phase_since_ns = now;
+}
+
+/* A phase's function is called, or the goroutine begins to wait. The outermost phase counts. */
 static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cookie)
 {
 	__u8 part = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
@@ -210,15 +243,13 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 	if (is_transport(part))
 		return begin_go_wait(ctx);
 	handshake = goroutines_handshake(ctx, &connection);
-	if (!handshake || branches_away(ctx, cookie))
+	if (!handshake || branches_away(ctx, cookie) || opens_nothing(ctx, part))
 		return 0;
 	note_go_key(ctx, handshake, cookie);
+	drop_unseen_phase(handshake);
 	depth = stack_depth(ctx, &key);
-	if (!depth || (handshake->phase && handshake->phase_stack < depth))
-		return 0;
-	handshake->phase = part;
-	handshake->phase_stack = depth;
-	handshake->phase_since_ns = bpf_ktime_get_ns();
+	if (depth && (!is_windowed(part) || sees_phases(handshake)))
+		open_go_phase(handshake, part, depth, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -236,6 +267,12 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 		return 0;
 	add_part(handshake, part, now - handshake->phase_since_ns);
 	handshake->phase = 0;
+	if (!handshake->outer_stack)
+		return 0;
+	handshake->phase = SSLL_PART_KEY_EXCHANGE;
+	handshake->phase_stack = handshake->outer_stack;
+	handshake->phase_since_ns = now;
+	handshake->outer_stack = 0;
 	return 0;
 }
 

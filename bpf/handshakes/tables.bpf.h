@@ -288,7 +288,8 @@ static __always_inline void add_key(const struct ssll_handshake *handshake, cons
 	if (!handshake->key_operation)
 		return;
 	if (handshake->key_operation == SSLL_KEY_OPERATION_SIGN)
-		key.signature = handshake->key_kind ? handshake->key_kind : labels->values[SSLL_LABEL_SIGNATURE];
+		key.signature =
+		        handshake->flags & SSLL_FLAG_GOROUTINE ? handshake->key_kind : labels->values[SSLL_LABEL_SIGNATURE];
 	add_tally(lookup_or_init_shared(&keys, &key, &blank_tally, SSLL_SHARED_KEYS, MOST_OF(SSLL_KEYS)),
 	        handshake->parts[SSLL_PART_PRIVATE_KEY]);
 }

@@ -163,6 +163,7 @@ class GoKey(IntEnum):
     RSA = 1
     ECDSA = 2
     ED25519 = 3
+    SIGNED = 65535
 
 
 class GoReason(IntEnum):
@@ -183,7 +184,9 @@ class GoType(IntEnum):
     DEADLINE = 5
     CLOSED = 6
     TEXT = 7
-    GO_TYPES = 8
+    HASH = 8
+    PSS = 9
+    GO_TYPES = 10
 
 
 class GoroutineTable(IntEnum):
@@ -743,7 +746,8 @@ class Handshake(ctypes.Structure):
         ("watch", ctypes.c_uint32),
         ("wake_descriptor", ctypes.c_uint32),
         ("key_kind", ctypes.c_uint8),
-        ("pad", ctypes.c_uint8 * 3),
+        ("pad", ctypes.c_uint8),
+        ("signature", ctypes.c_uint16),
     )
 
 
@@ -938,11 +942,11 @@ class Library(ctypes.Structure):
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
         ("paths", Path * 26),
-        ("types", ctypes.c_uint32 * 8),
+        ("types", ctypes.c_uint32 * 10),
     )
 
 
-assert ctypes.sizeof(Library) == 616
+assert ctypes.sizeof(Library) == 624
 
 
 class MixKey(ctypes.Structure):
@@ -1140,7 +1144,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 616, 256, 0),
+    "libraries": MapShape(2, 4, 624, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"crypto"
+	"crypto/rsa"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 )
 
 var versionNames = map[uint16]string{tls.VersionTLS12: "TLSv1.2", tls.VersionTLS13: "TLSv1.3"}
@@ -21,10 +24,21 @@ func clients(own tls.Certificate) map[string]*tls.Config {
 		"new.test":         {},
 		"h2.test":          {NextProtos: []string{"h2"}},
 		"p384.test":        {CurvePreferences: []tls.CurveID{tls.CurveP384}},
+		"signer.test":      {},
 		"certificate.test": {Certificates: []tls.Certificate{own}},
 		"resumed-old.test": {MaxVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1)},
 		"resumed-new.test": {ClientSessionCache: tls.NewLRUClientSessionCache(1)},
 	}
+}
+
+// A key that crypto/tls knows nothing of, as one in a TPM or of a service in the network.
+type elsewhere struct{ key *rsa.PrivateKey }
+
+func (e elsewhere) Public() crypto.PublicKey { return e.key.Public() }
+
+func (e elsewhere) Sign(random io.Reader, digest []byte, options crypto.SignerOpts) ([]byte, error) {
+	time.Sleep(5 * time.Millisecond)
+	return rsa.SignPSS(random, e.key, options.HashFunc(), digest, &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
 }
 
 // One connection; what its client has negotiated.
@@ -72,6 +86,13 @@ func countLabels(each int) {
 	own := certificate("rsa")
 	config := &tls.Config{
 		Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
+	}
+	far := tls.Certificate{Certificate: own.Certificate, PrivateKey: elsewhere{own.PrivateKey.(*rsa.PrivateKey)}}
+	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if hello.ServerName == "signer.test" {
+			return &far, nil
+		}
+		return nil, nil // the other one
 	}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {

@@ -43,8 +43,17 @@ class GoProgram:
     @property
     def keeps_group(self) -> bool:
         """Whether a connection keeps the group that it has agreed on: since Go 1.24."""
+        return self._minor >= 24
+
+    @property
+    def has_any_signer(self) -> bool:
+        """Whether crypto/tls signs by one function whatever the key is: since Go 1.25."""
+        return self._minor >= 25
+
+    @property
+    def _minor(self) -> int:
         version = self._name.split("-")[0]
-        return version == "local" or int(version.split(".")[1]) >= 24
+        return 26 if version == "local" else int(version.split(".")[1])
 
     def run(self) -> dict[str, Any]:
         """Has it make its connections, and ends it; what it counted."""

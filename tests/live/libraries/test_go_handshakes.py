@@ -34,6 +34,7 @@ KINDS = {
     "nested": EACH,
 }  # those that succeed; the nested ones ask for echo
 VERSIONS = {"TLSv1.2": 7 * EACH // 2, "TLSv1.3": 5 * EACH // 2}  # by turns, but 1.2 within handshakes
+SIGNER, SIGNER_NS = "signer.test", 5_000_000
 LEFT = "connection reset or closed by the peer"
 
 
@@ -88,6 +89,8 @@ def test_each_handshake_has_its_outcome_and_labels(counted: tuple[Shakes, dict[s
     uses = [(use["operation"], use["key"], use["count"]) for use in shakes.document["handshakes"]["keys"]]
     assert uses == [("sign", "ECDSA P-256", len(servers))]
     assert not any("private_key" in single["parts_ns"] for single in of_role(shakes, "client"))
+    assert all("key_exchange" in single["parts_ns"] for single in servers)
+    assert all("peer_verification" in single["parts_ns"] for single in of_role(shakes, "client", "success"))
     assert losses(shakes.document) == {"left": own["serverHandshake"]["left"]}
     assert shakes.document["handshakes"]["in_flight"] == 0
     for parts in (single["parts_ns"] for single in shakes.singles):
@@ -102,13 +105,32 @@ def test_each_handshake_has_its_outcome_and_labels(counted: tuple[Shakes, dict[s
 def test_labels_are_those_that_clients_have_negotiated(name: str) -> None:
     with started(name, "labels") as program, Shakes(program.pid, options=("--by", "sni,alpn")) as shakes:
         negotiated = program.run()
+    servers = labels_of(shakes.singles, "sni", "resumed", "signature")
+    assert {signature for sni, resumed, signature in servers if resumed == "no" and sni != SIGNER} == {"rsa_pss_rsae_sha256"}
+    assert {signature for sni, _, signature in servers if sni == SIGNER} == {"unknown"}
+    assert {signature for _, resumed, signature in servers if resumed == "yes"} == {"none"}
     names = ("sni", "version", "cipher", "resumed", "alpn", "client_certificate")
     assert Counter(" ".join(map(str, labels)) for labels in labels_of(shakes.singles, *names)) == negotiated
     assert len(negotiated) == len({label.split()[0] for label in negotiated}) + 2, "the first ones of those that resume"
     groups = {group for group, sni in labels_of(shakes.singles, "group", "sni") if sni == "p384.test"}
     assert groups == {"secp384r1" if program.keeps_group else None}
     uses = {(use["operation"], use["key"]) for use in shakes.document["handshakes"]["keys"]}
-    assert uses == {("sign", "RSA-2048")}
+    assert uses == {("sign", "RSA-2048"), *([("sign", "")] if program.has_any_signer else [])}
+    assert_phases(shakes.singles, any_signer=program.has_any_signer)
+
+
+def assert_phases(singles: list[Shake], *, any_signer: bool) -> None:
+    """Each handshake has those that its kind takes, and the program's own signer the time that it sleeps."""
+    for single in singles:
+        parts, labels = single["parts_ns"], single["labels"]
+        by_name, is_resumed = labels["sni"].removesuffix(".test"), labels["resumed"] == "yes"
+        assert ("private_key" in parts) == (not is_resumed and (any_signer or labels["sni"] != SIGNER))
+        assert ("key_exchange" in parts) == (by_name != "resumed-old" or not is_resumed), "TLS 1.3 agrees on a key again"
+        assert ("session_lookup" in parts) == is_resumed
+        assert ("peer_verification" in parts) or by_name != "certificate"
+        assert parts["calls"] == sum(parts.get(phase, 0) for phase in PHASES)
+        if labels["sni"] == SIGNER and any_signer:
+            assert parts["private_key"] > SIGNER_NS
 
 
 def test_failures_have_their_reasons(counted: tuple[Shakes, dict[str, Any]]) -> None:

@@ -259,6 +259,8 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
         labels.add(Label.SNI)
     if "alpn_length" not in names:
         labels.discard(Label.ALPN)
+    if any(call.callee in KEYS for call in plan.handshake.calls):  # how a key signs is what its function is called with
+        labels.add(Label.SIGNATURE)
     if "descriptor" in names or None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
         labels |= {Label.PORT, Label.PEER}
     return frozenset(labels | {Label.ROLE, Label.PROCESS})

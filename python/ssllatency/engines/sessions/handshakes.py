@@ -53,6 +53,7 @@ from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_MORE_BELOW = ("at_phase_end", "at_phase")
 _MORE_OF_GO = ("at_go_phase_end", "at_go_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
@@ -65,6 +66,11 @@ def _shows_connections(image: TracedImage) -> bool:
     return bool(image.plan.offsets.rwstate) or (is_go(image) and bool(image.plan.operations))
 
 
+def _more_of_go(request: HandshakeRequest) -> tuple[str, ...]:
+    """The programs for Go that are loaded: where there is a Go program, or may be one later."""
+    return _MORE_OF_GO if request.base.follow is not None or any(map(is_go, request.base.images)) else ()
+
+
 class HandshakeSession:
     """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
 
@@ -75,8 +81,7 @@ class HandshakeSession:
         self._request, self._beside = request, beside
         self._images = list(request.base.images)
         base = replace(request.base, images=tuple(watched(self._images, self._images)))
-        of_go = request.base.follow is not None or any(map(is_go, self._images))
-        more = (*_MORE, *(_MORE_OF_GO if of_go else ()))
+        more = (*_MORE, *_more_of_go(request))
         self.attachment = Attachment(
             base, "handshakes", more=more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
         )
@@ -169,7 +174,9 @@ class HandshakeSession:
     def _sites_below(self, number: int) -> dict[str, Sites]:
         """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
         begins, ends = windowed_sites(self._images[number])
-        return {"at_phase_end": ends, "at_phase": begins}
+        none: dict[str, Sites] = {program: [] for program in (*_MORE_BELOW, *_more_of_go(self._request))}
+        programs = _MORE_OF_GO if is_go(self._images[number]) else _MORE_BELOW
+        return none | dict(zip(programs, (ends, begins), strict=True))
 
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is

@@ -33,6 +33,7 @@ _ITAB_TYPE, _ITAB_HASH = 8, 16  # a copy of the type's
 class Kind(IntEnum):
     """Kinds of types, by Go's numbers (those that are asked for)."""
 
+    UINT = 7
     UINT8 = 8
     INTERFACE = 20
     POINTER = 22

@@ -28,6 +28,7 @@ class Purpose(StrEnum):
     KEY_EXCHANGE = "key exchange"
     CERTIFICATE = "certificate"
     TICKET = "ticket"
+    NEW_TICKET = "new ticket"
     ALERT = "alert"
     WAIT = "wait"
     WAKE = "wake"
@@ -68,6 +69,8 @@ def _all(purpose: Purpose, *names: str, role: str = "", since: int = OLDEST, unt
 TLS, _MLKEM = "crypto/tls", "crypto/internal/fips140/mlkem"
 SERVER_HANDSHAKE, CLIENT_HANDSHAKE = f"{TLS}.(*Conn).serverHandshake", f"{TLS}.(*Conn).clientHandshake"
 
+_EXCHANGES = (("hybridKeyExchange", 26), ("ecdhKeyExchange", 26), ("mlkem1024KeyExchange", 27))
+
 FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction(SERVER_HANDSHAKE, Purpose.HANDSHAKE, role="server", always=True),
     TracedFunction(CLIENT_HANDSHAKE, Purpose.HANDSHAKE, role="client"),
@@ -88,20 +91,27 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     *_all(Purpose.KEY_EXCHANGE, f"{_MLKEM}.(*EncapsulationKey768).encapsulate", role="server", since=24, until=25),
     *(
         TracedFunction(f"{TLS}.(*{exchange}).{role}SharedSecret", Purpose.KEY_EXCHANGE, role=role, since=since)
-        for exchange, since in (("hybridKeyExchange", 26), ("ecdhKeyExchange", 26), ("mlkem1024KeyExchange", 27))
+        for exchange, since in _EXCHANGES
         for role in ("server", "client")
     ),
-    # Of TLS 1.2; the first contains the signature.
-    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", role="server"),
-    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).processClientKeyExchange", role="server"),
-    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).processServerKeyExchange", role="client"),
-    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).generateClientKeyExchange", role="client"),
+    *(
+        TracedFunction(f"{TLS}.(*{exchange}).keyShares", Purpose.KEY_EXCHANGE, role="client", since=since)
+        for exchange, since in _EXCHANGES
+    ),
+    # Of TLS 1.2, which those that have been replaced above serve as well; the first contains the signature, which is known
+    # whoever makes it.
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", role="server", since=26),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).processClientKeyExchange", role="server", since=26),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).processServerKeyExchange", role="client", since=26),
+    *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*ecdheKeyAgreement).generateClientKeyExchange", role="client", since=26),
     # Certificates of the peer, and session tickets.
     *_all(Purpose.CERTIFICATE, f"{TLS}.(*Conn).processCertsFromClient", role="server"),
     *_all(Purpose.CERTIFICATE, f"{TLS}.(*Conn).verifyServerCertificate", role="client"),
     *_all(Purpose.CERTIFICATE, f"{TLS}.verifyHandshakeSignature"),
-    *_all(Purpose.TICKET, f"{TLS}.(*Conn).decryptTicket", f"{TLS}.(*Conn).encryptTicket", role="server", until=20),
-    *_all(Purpose.TICKET, f"{TLS}.(*Config).decryptTicket", f"{TLS}.(*Config).encryptTicket", role="server", since=21),
+    *_all(Purpose.TICKET, f"{TLS}.(*Conn).decryptTicket", role="server", until=20),
+    *_all(Purpose.TICKET, f"{TLS}.(*Config).decryptTicket", role="server", since=21),
+    *_all(Purpose.NEW_TICKET, f"{TLS}.(*Conn).encryptTicket", role="server", until=20),
+    *_all(Purpose.NEW_TICKET, f"{TLS}.(*Config).encryptTicket", role="server", since=21),
     # What tells why, and whose time it was.
     TracedFunction(f"{TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
     TracedFunction("internal/poll.runtime_pollWait", Purpose.WAIT, Shape.CALL, callee="runtime.netpollblock"),

@@ -76,20 +76,22 @@ def test_all_types_that_tell_errors_and_sockets_are_known(name: str) -> None:
 def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     plan = plan_handshake(program(name).image)
     phases = {call.callee: call for call in plan.calls}
-    assert {call.phase for call in plan.calls} == {Phase.PRIVATE_KEY}
+    assert {call.phase for call in plan.calls} == {*Phase} - {Phase.CALLBACKS}
     assert {
         "crypto/rsa.(*PrivateKey).Sign",
         "crypto/ecdsa.(*PrivateKey).Sign",
         "crypto/ed25519.PrivateKey.Sign",
     } <= phases.keys()
-    assert {call.operation for call in plan.calls} == {"sign", "decrypt"}
+    assert {call.operation for call in plan.calls if call.phase is Phase.PRIVATE_KEY} == {"sign", "decrypt"}
+    assert {call.operation for call in plan.calls if call.phase is not Phase.PRIVATE_KEY} == {""}
+    assert ("crypto/tls.(*ecdheKeyAgreement).generateServerKeyExchange" in phases) <= ("crypto.SignMessage" in phases)
     [wait] = plan.transport
     assert (wait.phase, len(wait.ends)) == (Transport.WAIT_PEER, 1)
     assert (plan.missing, plan.state_machine, plan.within_data, plan.errors, plan.wake) == ((), None, False, (), None)
     assert handshake_from_values(json.loads(json.dumps(handshake_values(plan))), FILE_SIZE) == plan
     whole = FilePlan("/srv/app", "", "", "crypto/tls", (), (), stack="go", handshake=plan)
     assert {Label.VERSION, Label.SNI, Label.ALPN, Label.PORT, Label.CLIENT_CERTIFICATE} <= places_of(whole)
-    assert Label.SIGNATURE not in places_of(whole)
+    assert Label.SIGNATURE in places_of(whole)
 
 
 def test_its_phases_and_waits_have_programs_of_their_own() -> None:

@@ -103,7 +103,7 @@ def test_the_kernel_side_reads_its_connections_by_its_own_layout() -> None:
     assert record.deadline == 0, "the sample has no such error"
     assert library_record(SslOffsets(deadline=-160), stack_named("go")).deadline == -160
     record = library_record(SslOffsets(sent=552, go_types=(7, 0, 0xFFFFFFFF)), stack_named("go"))
-    assert (record.sent, list(record.types)) == (552, [7, 0, 0xFFFFFFFF, 0, 0, 0, 0, 0])
+    assert (record.sent, list(record.types)) == (552, [7, 0, 0xFFFFFFFF, *[0] * 7])
 
 
 @pytest.mark.parametrize("distance", [-160, 16224, None])

@@ -26,6 +26,8 @@ _TYPES: Mapping[GoType, tuple[str, str, Kind]] = {
     GoType.DEADLINE: ("internal/poll", "*DeadlineExceededError", Kind.STRUCT),
     GoType.CLOSED: ("internal/poll", "errNetClosing", Kind.STRUCT),
     GoType.TEXT: ("errors", "*errorString", Kind.STRUCT),
+    GoType.HASH: ("crypto", "Hash", Kind.UINT),
+    GoType.PSS: ("crypto/rsa", "*PSSOptions", Kind.STRUCT),
 }
 
 

@@ -15,6 +15,9 @@ from ssllatency.stacks.phases import MissingPart, Phase, Transport
 # A wait says by itself whether it is one for the peer's bytes or for its window.
 _PARTS: dict[Purpose, Phase | Transport] = {
     Purpose.PRIVATE_KEY: Phase.PRIVATE_KEY,
+    Purpose.KEY_EXCHANGE: Phase.KEY_EXCHANGE,
+    Purpose.CERTIFICATE: Phase.PEER_VERIFICATION,
+    Purpose.TICKET: Phase.SESSION_LOOKUP,
     Purpose.WAIT: Transport.WAIT_PEER,
 }
 _ANY_SIGNER = "crypto.SignMessage"  # which also signs by what isn't the standard library's, and calls the others
