@@ -74,7 +74,8 @@ def java_archives(name: str) -> Foreign:
 
 
 def python_package(name: str) -> Foreign:
-    """The folder from which Python imports the package called `name`: cryptography, of an older version than this Python's."""
+    """The folder from which Python imports the package called `name`: cryptography, of an older version than this Python's, or
+    envoy, which holds that server."""
     folder = _FOREIGN / name
     return Foreign(folder) if (folder / "origin.json").is_file() else _absent(name, name)
 

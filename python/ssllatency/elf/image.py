@@ -58,6 +58,8 @@ class Image:
         self.unnamed: dict[str, Function] = {}
         """Functions by the names that name_functions() has given them."""
         self.machine = self._headers.machine
+        self.fixed = self._headers.fixed
+        """Whether it is mapped at the addresses that it states, so that its code may hold them as they are."""
         self.build_id = self._headers.build_id
 
     @classmethod
@@ -203,14 +205,14 @@ class Image:
         without relocation. ElfError where the relocations are damaged.
         """
         value = self._relocations.target(address)
-        if value is None and self._headers.fixed and not self._relocations.covers(address):
+        if value is None and self.fixed and not self._relocations.covers(address):
             value = self.constant(address, 8)
         return value if value and self._memory.mapped(value) else None
 
     def pointers_to(self, address: int) -> Sequence[int]:
         """The addresses of the data words that hold `address`, in ascending order. ElfError for damaged relocations."""
         places = self._relocations.pointers_to(address)
-        if not self._headers.fixed:
+        if not self.fixed:
             return places
         raw = self.find_word(address)
         return sorted({*places, *(pointer for pointer in raw if not self._relocations.covers(pointer))})
@@ -221,7 +223,7 @@ class Image:
         In ascending order, MAX_POINTERS at most. ElfError for damaged relocations.
         """
         places = [place - 8 for place in self._relocations.places()]
-        if self._headers.fixed:
+        if self.fixed:
             places = sorted({*places, *self._capped(self._memory.numbered_words(wanted))})
         words = self._memory.data_words(places).items()
         for place in self._capped(place for place, word in words if wanted(word) and not self._relocations.covers(place)):

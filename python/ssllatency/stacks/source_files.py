@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
+    from ssllatency.elf.image import Image, Range
 
 _LONGEST_PATH = 256
 _LONGEST = 16
@@ -38,15 +38,18 @@ def file_names(image: Image, folder: str) -> set[int]:
     return addresses
 
 
-def places_naming(image: Image, texts: Collection[int]) -> Iterator[int]:
-    """The places at which x86-64 code takes one of the addresses `texts` (lea text(%rip), register and mov $text, register)."""
+def places_naming(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[int]:
+    """The places at which x86-64 code, all of it or that `within` a range, takes one of the addresses `texts`
+    (lea text(%rip), register and mov $text, register, which only code at a fixed address has)."""
     if not texts:
         return
-    for start, code in image.code_pieces(_LONGEST):
+    for start, code in image.code_pieces(_LONGEST, within):
         relative = (min(texts) - start - len(code) - 7, max(texts) - start)
         for match in re.finditer(rb"\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(..%b))" % _uppers(*relative), code, re.DOTALL):
             if start + match.start() + 6 + struct.unpack("<i", match[1])[0] in texts:
                 yield start + match.start()
+        if not image.fixed:
+            continue
         for match in re.finditer(rb"[\xb8-\xbf](?=(..%b))" % _uppers(min(texts), max(texts)), code, re.DOTALL):
             if struct.unpack("<I", match[1])[0] in texts:
                 yield start + match.start()

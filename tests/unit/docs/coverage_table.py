@@ -64,6 +64,7 @@ _QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
+_ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
 _GO, _GO_HANDSHAKES = f"{_OTHER}/test_go.py", f"{_OTHER}/test_go_handshakes.py"
@@ -154,11 +155,12 @@ ROWS = (
         "of 2025",
         "static or inside another library, stripped",
         {
-            **dict.fromkeys(("calls", "handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC)),
+            "calls": _by(f"{_BORING}::test_stripped", _GRPC),
+            **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY)),
             "phases": _NO_PHASES,
             "waits": _by(f"{_BORING}::test_stripped"),
             "labels": _UNTOLD,
-            "reasons": _by(f"{_BORING}::test_stripped"),
+            "reasons": _by(f"{_BORING}::test_stripped", _ENVOY),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,
         },

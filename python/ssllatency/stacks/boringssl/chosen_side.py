@@ -37,10 +37,12 @@ class _Stored:
 
 
 class ChosenSide:
-    """Which functions of one image choose a side. `callers` gives those among libssl's that call a function."""
+    """Which functions of one image choose a side. `callers` gives those among libssl's that call a function; `within` is where
+    libssl's functions lie, once that is known."""
 
     def __init__(self, image: Image, errors: RaisedErrors, callers: Callable[[Range], Collection[Range]]) -> None:
         self._image, self._errors, self._callers = image, errors, callers
+        self.within: Range | None = None
 
     def of(self, function: Range) -> set[str]:
         """The sides whose state machine the function stores, itself or by a small one that it calls: their source files."""
@@ -66,7 +68,7 @@ class ChosenSide:
         raising = set(self._errors.of(side))
         candidates = {*raising, *(caller for function in raising for caller in self._callers(function))}
         machines = {function[0] for function in candidates if self._runs(function[0], side)}
-        places = places_naming(self._image, machines)
+        places = places_naming(self._image, machines, self.within)
         for function in {bounds for place in places if (bounds := self._image.function_bounds(place))}:
             stored = self._stored(function)
             changed = stored.sets if side == SERVER else stored.clears

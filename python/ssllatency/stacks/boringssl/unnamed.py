@@ -77,7 +77,7 @@ class UnnamedFunctions:
     def _find(self) -> None:
         if not self._lib:
             raise Unplannable("no function raises errors in ssl_lib.cc")
-        self._within = min(self._lib)[0] - _NEAR, max(self._lib)[1] + _NEAR
+        self._within = self._side.within = min(self._lib)[0] - _NEAR, max(self._lib)[1] + _NEAR
         self._take("ERR_put_error", lambda: self._functions([self._errors.put_error]))
         self._take("SSL_get_error", self._get_error)
         if "SSL_get_error" not in self.functions:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Envoy, a stripped program that BoringSSL is linked into: handshakes are as many as its own statistics say."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.servers.envoy import envoy
+from tests.live.servers.nginx import make_certificate
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+TIMES = 10
+FAILING = {
+    bad.no_shared_cipher: "no shared cipher",
+    bad.nonsense: "wrong version number",
+    bad.http: "http request",
+    partial(bad.flipped_bit, TLS_1_3): "decryption failed or bad record mac",
+    bad.old_version: "unsupported protocol",
+}
+LEAVING = (bad.end_of_file, bad.reset)
+
+
+def test_envoys_own_statistics(certificates: Path, tmp_path: Path) -> None:
+    with envoy(make_certificate("rsa", certificates), tmp_path) as server, Shakes(server.pid) as shakes:
+        client = Client(server.port, TLS_1_2)
+        session = client.connect().session
+        client.connect_times(TIMES, session=session)
+        Client(server.port, TLS_1_3).connect_times(TIMES)
+        for fails in (*FAILING, *LEAVING):
+            fails(server.port)
+        connections = 1 + 2 * TIMES + len(FAILING) + len(LEAVING)
+        wait_for(lambda: server.statistics("downstream_cx_").get("destroy") == connections)
+        told = server.statistics("ssl.")
+    assert (told["handshake"], told["session_reused"], told["connection_error"]) == (1 + 2 * TIMES, TIMES, len(FAILING))
+    # It counts as its errors those of TLS, not that a peer has gone.
+    assert endings(shakes.document) == {
+        "success": told["handshake"],
+        "failure": told["connection_error"],
+        "abandoned": len(LEAVING),
+    }
+    causes = shakes.document["handshakes"]["causes"]
+    failed = {cause["reason"]: cause["count"] for cause in causes if cause["ending"] == "failure"}
+    assert failed == dict.fromkeys(FAILING.values(), 1)
+    signed = [single for single in shakes.ended("success") if "private_key" in single["parts_ns"]]
+    assert len(signed) == told["handshake"] - told["session_reused"]
+    assert_books(shakes)
