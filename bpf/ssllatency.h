@@ -367,8 +367,9 @@ enum ssll_path_size {
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
 struct ssll_path {
 	__s32 offsets[SSLL_PATH_LENGTH];
-	__u16 length;
-	__u16 size; /* of the value, bytes; 0: it is the address itself */
+	__u8 length;
+	__u8 size;  /* of the value, bytes; 0: it is the address itself */
+	__u16 bits; /* those of the value that count; 0: all */
 };
 
 /* A library: byte offsets in SSL and BIO, -1 where its accessors don't show one, and the ways to what labels handshakes. */

@@ -19,11 +19,21 @@ static __always_inline struct ssll_library *library_of(__u32 index)
 	return bpf_map_lookup_elem(&libraries, &index);
 }
 
+static __always_inline bool read_value(__u64 at, __u32 size, __u64 *value)
+{
+	if (size == 8)
+		return !bpf_probe_read_user(value, 8, (void *)at);
+	if (size == 4)
+		return !bpf_probe_read_user(value, 4, (void *)at);
+	if (size == 2)
+		return !bpf_probe_read_user(value, 2, (void *)at);
+	return size == 1 && !bpf_probe_read_user(value, 1, (void *)at);
+}
+
 /* Whether the value at the end of the path could be read. Not static: verified once, whatever calls it. */
 __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
 {
 	__u64 at = ssl;
-	__u32 size;
 
 	if (!path || !value || !ssl || path->length < 1 || path->length > SSLL_PATH_LENGTH)
 		return 0;
@@ -38,16 +48,15 @@ __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
 	}
 	at += path->offsets[(path->length - 1) & (SSLL_PATH_LENGTH - 1)];
 	*value = 0;
-	size = path->size;
-	if (!size)
+	if (!path->size) {
 		*value = at;
-	if (size == 8)
-		return !bpf_probe_read_user(value, 8, (void *)at);
-	if (size == 4)
-		return !bpf_probe_read_user(value, 4, (void *)at);
-	if (size == 2)
-		return !bpf_probe_read_user(value, 2, (void *)at);
-	return !size || (size == 1 && !bpf_probe_read_user(value, 1, (void *)at));
+		return 1;
+	}
+	if (!read_value(at, path->size, value))
+		return 0;
+	if (path->bits)
+		*value &= path->bits;
+	return 1;
 }
 
 static __always_inline bool read_place(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)

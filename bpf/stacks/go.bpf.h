@@ -28,7 +28,6 @@ enum {
 	GO_HELD_ERROR = 64, /* in net.OpError */
 	GO_ITAB_TYPE = 8,
 	GO_TYPE_HASH = 16, /* the same wherever the program is loaded; itabs that are made at run time have no copy of it */
-	GO_CIPHERS = 0x03000000,
 };
 
 /* The first word of an error, by its number among the results: reads and writes return a number of bytes before it. */
@@ -85,12 +84,6 @@ static __always_inline __u32 go_type_hash(__u64 itab)
 static __always_inline bool is_go_type(__u32 hash, const struct ssll_library *library, enum ssll_go_type type)
 {
 	return hash && hash == library->types[type];
-}
-
-/* Makes OpenSSL's identifier of a cipher, of TLS' number of it. */
-static __always_inline __u64 go_cipher(__u64 cipher)
-{
-	return cipher ? cipher | GO_CIPHERS : 0;
 }
 
 /* Whether the connection reads from one of Go's own sockets, and not from what another package has put around it. Not inlined:

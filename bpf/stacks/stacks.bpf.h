@@ -70,13 +70,23 @@ static __always_inline bool to_tls_version(const struct ssll_library *library, _
 	return *version != 0;
 }
 
+enum {
+	OPENSSL_CIPHERS = 0x03000000,
+};
+
+/* OpenSSL's identifier of the cipher with this number in TLS; 0 for none. */
+static __always_inline __u64 tls_cipher(__u64 cipher)
+{
+	return cipher ? cipher | OPENSSL_CIPHERS : 0;
+}
+
 /* Makes OpenSSL's identifier of a cipher, as the library keeps it. */
 static __always_inline void to_cipher(const struct ssll_library *library, __u64 *cipher)
 {
 	if (library->stack == SSLL_STACK_GNUTLS)
 		*cipher = gnutls_cipher(*cipher);
-	if (library->stack == SSLL_STACK_GO)
-		*cipher = go_cipher(*cipher);
+	if (library->stack == SSLL_STACK_GO || library->stack == SSLL_STACK_BORINGSSL)
+		*cipher = tls_cipher(*cipher);
 }
 
 /* Which side a connection is on; false where that can't be read. */

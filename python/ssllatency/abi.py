@@ -915,8 +915,9 @@ assert ctypes.sizeof(KeyUse) == 12
 class Path(ctypes.Structure):
     _fields_ = (
         ("offsets", ctypes.c_int32 * 4),
-        ("length", ctypes.c_uint16),
-        ("size", ctypes.c_uint16),
+        ("length", ctypes.c_uint8),
+        ("size", ctypes.c_uint8),
+        ("bits", ctypes.c_uint16),
     )
 
 

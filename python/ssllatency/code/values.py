@@ -29,11 +29,12 @@ class LoadedField:
 @dataclass(frozen=True)
 class FieldPath:
     """The place of a value: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size`
-    in bytes (1, 2, 4 or 8) of the value, 0 where the value is the address to which the last offset leads. A null pointer on the
-    way means that there is no value."""
+    in bytes (1, 2, 4 or 8) of the value, 0 where the value is the address to which the last offset leads; `bits` those of it
+    that count, 0 for all. A null pointer on the way means that there is no value."""
 
     offsets: tuple[int, ...]
     size: int
+    bits: int = 0
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ _KEY_OPERATIONS = ("", "sign", "decrypt")
 _ARGUMENTS = 6
 _FIELD_SIZES = (0, 1, 2, 4, 8)
 _LONGEST_WAY = 4
+_ALL_BITS = 0xFFFF
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
 
 
@@ -274,7 +275,7 @@ def _path(label: Field) -> FieldPath:
 
     record = label.record(FieldPath)
     offsets = tuple(offset.whole(_LARGEST_FIELD_OFFSET) for offset in record["offsets"].items(_LONGEST_WAY))
-    size = record["size"].whole()
+    size, bits = record["size"].whole(), record["bits"].whole(_ALL_BITS)
     if not offsets or size not in _FIELD_SIZES:
         label.refuse("a way of one or more steps to a number of 1, 2, 4 or 8 bytes, or to an address")
-    return FieldPath(offsets, size)
+    return FieldPath(offsets, size, bits)

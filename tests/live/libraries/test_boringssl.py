@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.clients import bad
-from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
-from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange
+from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import Document, Trace, count, losses, reasons
 from tests.live.servers.nginx import make_certificate
 
@@ -95,13 +95,25 @@ def assert_told_like(document: Document, calls: dict[str, Counter[str]]) -> None
     assert document["in_flight"] == 0
 
 
+def assert_labelled_like(singles: list[Shake], exchanges: list[Exchange]) -> None:
+    """Each handshake has the labels that its client has negotiated; before TLS 1.3 a resumed one agrees on no group."""
+    assert labels_of(singles, "version", "cipher", "resumed", "group") == [
+        (
+            exchange.version,
+            exchange.cipher,
+            "yes" if exchange.resumed else "no",
+            "none" if exchange.resumed and exchange.version == "TLSv1.2" else "x25519",
+        )
+        for exchange in exchanges
+    ]
+
+
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     pair = make_certificate(kind, certificates)
     with serving(program, pair.certificate, pair.key) as (server, port):
         with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
-            for version in VERSIONS:
-                Client(port, version).connect_times(5, requests=4)
+            exchanges = [made for version in VERSIONS for made in Client(port, version).connect_times(5, requests=4)]
             calls = server.calls()
         later = Client(port, TLS_1_3).connect()
         assert later.responses
@@ -109,6 +121,7 @@ def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     assert_told_like(trace.document, calls)
     assert endings(shakes.document) == {"success": 10}
     assert all("private_key" in single["parts_ns"] for single in shakes.singles)
+    assert_labelled_like(shakes.singles, exchanges)
     assert_books(shakes)
 
 
@@ -178,13 +191,19 @@ def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:
         Trace(server.pid) as trace,
         Shakes(server.pid) as shakes,
     ):
+        exchanges = []
         for version in VERSIONS:
-            Client(port, version).connect_times(5, requests=4)
+            client = Client(port, version)
+            exchanges.append(client.connect(requests=4))
+            exchanges += client.connect_times(4, requests=4, session=exchanges[-1].session)
         bad.no_shared_cipher(port)
         calls = server.calls()
     assert (calls["SSL_accept"]["success"], calls["SSL_read"]["success"], calls["SSL_write"]["success"]) == (10, 40, 40)
     assert_told_like(trace.document, calls)
     assert endings(shakes.document) == {"success": 10, "failure": 1}
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["no shared cipher"]
-    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert [exchange.resumed for exchange in exchanges] == 2 * [False, True, True, True, True]
+    assert_labelled_like(shakes.ended("success"), exchanges)
+    signed = ["private_key" in single["parts_ns"] for single in shakes.ended("success")]
+    assert signed == [not exchange.resumed for exchange in exchanges]
     assert_books(shakes)

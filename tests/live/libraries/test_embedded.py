@@ -20,7 +20,7 @@ import pytest
 from tests import foreign
 from tests.live.clients.bad import unknown_ca
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
-from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.live.following.test_targets import targets
 from tests.live.servers import embedded
@@ -119,24 +119,31 @@ def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> N
     assert_books(shakes)
 
 
-def shake(port: int, version: ssl.TLSVersion, *, verify: ssl.VerifyMode = ssl.CERT_NONE) -> None:
-    """A handshake as a client of gRPC makes it; the server's settings come after it."""
+def shake(
+    port: int, version: ssl.TLSVersion, *, verify: ssl.VerifyMode = ssl.CERT_NONE
+) -> tuple[str | None, str, str, str | None]:
+    """A handshake as a client of gRPC makes it; the server's settings come after it. Version, cipher, whether a session was
+    resumed, and the protocol."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, verify
     context.minimum_version = context.maximum_version = version
     context.set_alpn_protocols(["h2"])
     with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer) as connection:
         assert connection.recv(1)
+        cipher = connection.cipher()
+        assert cipher
+        resumed = "yes" if connection.session_reused else "no"
+        return connection.version(), cipher[0], resumed, connection.selected_alpn_protocol()
 
 
 def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
     """It shows no name: its functions are found by the errors that they raise."""
     with serving("grpc", certificates) as (server, port):
         found = stack(server.pid, "BoringSSL")
-        with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
-            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-                for _ in range(TIMES):
-                    shake(port, version)
+        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "alpn")) as shakes:
+            negotiated = [
+                shake(port, version) for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3) for _ in range(TIMES)
+            ]
             with pytest.raises(ssl.SSLCertVerificationError):
                 shake(port, ssl.TLSVersion.TLSv1_2, verify=ssl.CERT_REQUIRED)
     assert found["traced"]
@@ -146,6 +153,7 @@ def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
     assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["tlsv1 alert unknown ca"]
+    assert labels_of(shakes.ended("success"), "version", "cipher", "resumed", "alpn") == negotiated
     assert_books(shakes)
 
 

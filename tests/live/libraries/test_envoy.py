@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Envoy, a stripped program that BoringSSL is linked into: handshakes are as many as its own statistics say."""
+"""Envoy, a stripped program that BoringSSL is linked into: handshakes are as many as its own statistics say, of each version,
+cipher suite and group."""
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
-from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
 from tests.live.servers.envoy import envoy
 from tests.live.servers.nginx import make_certificate
 from tests.waiting import wait_for
@@ -29,7 +31,10 @@ LEAVING = (bad.end_of_file, bad.reset)
 
 
 def test_envoys_own_statistics(certificates: Path, tmp_path: Path) -> None:
-    with envoy(make_certificate("rsa", certificates), tmp_path) as server, Shakes(server.pid) as shakes:
+    with (
+        envoy(make_certificate("rsa", certificates), tmp_path) as server,
+        Shakes(server.pid, options=("--by", "alpn")) as shakes,
+    ):
         client = Client(server.port, TLS_1_2)
         session = client.connect().session
         client.connect_times(TIMES, session=session)
@@ -51,4 +56,15 @@ def test_envoys_own_statistics(certificates: Path, tmp_path: Path) -> None:
     assert failed == dict.fromkeys(FAILING.values(), 1)
     signed = [single for single in shakes.ended("success") if "private_key" in single["parts_ns"]]
     assert len(signed) == told["handshake"] - told["session_reused"]
+    shown = shakes.ended("success")
+    for label, kind in (("version", "versions."), ("cipher", "ciphers.")):
+        due = {name.removeprefix(kind): number for name, number in told.items() if name.startswith(kind)}
+        assert Counter(value for (value,) in labels_of(shown, label)) == due
+    # Its curve is the session's, also where that was made by another handshake.
+    assert Counter(labels_of(shown, "resumed", "group")) == {
+        ("no", "x25519"): 1 + TIMES,
+        ("yes", "none"): told["session_reused"],
+    }
+    assert told["curves.X25519"] == told["handshake"]
+    assert set(labels_of(shown, "alpn")) == {("none",)}  # which this client doesn't offer
     assert_books(shakes)

@@ -76,7 +76,7 @@ _JSSE = "Java's own TLS (JSSE)"
 _JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
 _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
-_UNTOLD = "its accessors for them aren't read yet, so they are unknown; with `--by` port and peer are known"
+_SOME_LABELS = "signature, client certificate and name aren't known"
 _NO_PHASES = "key exchange and checks of certificates aren't found in it yet"
 
 ROWS = (
@@ -144,7 +144,7 @@ ROWS = (
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
             "phases": _NO_PHASES,
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
-            "labels": _UNTOLD,
+            "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,
@@ -159,7 +159,7 @@ ROWS = (
             **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY)),
             "phases": _NO_PHASES,
             "waits": _by(f"{_BORING}::test_stripped"),
-            "labels": _UNTOLD,
+            "labels": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _ENVOY),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,
@@ -174,7 +174,7 @@ ROWS = (
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
             "phases": _NO_PHASES,
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
-            "labels": _UNTOLD,
+            "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,
@@ -187,7 +187,7 @@ ROWS = (
         {
             **dict.fromkeys(("calls", "handshakes", "private key", "waits", "reasons"), _by(f"{_BORING}::test_stripped")),
             "phases": _NO_PHASES,
-            "labels": _UNTOLD,
+            "labels": _by(f"{_BORING}::test_stripped", but=_SOME_LABELS),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,
         },

@@ -44,6 +44,7 @@ static struct made_value lay_path(struct ssll_path *path, __u64 ssl, __u64 value
 
 	path->length = once_in(10) ? any(7) : 1 + any(SSLL_PATH_LENGTH);
 	path->size = sizes[any(8)];
+	path->bits = once_in(4) ? any_word() : 0;
 	for (__u32 step = 0; step + 1 < path->length && step + 1 < SSLL_PATH_LENGTH; step++) {
 		bool readable = !once_in(20), is_null = once_in(20);
 
@@ -63,7 +64,7 @@ static struct made_value lay_path(struct ssll_path *path, __u64 ssl, __u64 value
 	if (!path->size) /* the address itself, whether anything can be read there or not */
 		return (struct made_value){true, place};
 	known &= path->size != 3; /* the size of no value */
-	return (struct made_value){known, known ? of_size(value, path->size) : 0};
+	return (struct made_value){known, known ? of_size(value, path->size) & (path->bits ? path->bits : ~0ULL) : 0};
 }
 
 static __u64 any_value(enum ssll_place_of place, bool gnutls)

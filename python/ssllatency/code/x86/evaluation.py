@@ -256,6 +256,8 @@ def _shift(evaluation: X86Evaluation, state: PathState, instruction: Any) -> Non
     if isinstance(value, int) and isinstance(count, int):
         count &= 63 if target.size == 8 else 31
         shifted = value >> count if instruction.mnemonic == "shr" else value << count & MASK
+        if count > 1:  # else signed comparisons mean something else
+            state.flags = ComparisonFlags(shifted, 0, target.size, carry=False)
     evaluation.write(state, instruction, target, shifted)
 
 

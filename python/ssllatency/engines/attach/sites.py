@@ -180,7 +180,7 @@ def library_record(
     paths = {**labels, **_socket_paths(offsets)}
     for place in _PLACES.keys() & paths.keys():
         path, kept = paths[place], record.paths[_PLACES[place]]
-        kept.length, kept.size = len(path.offsets), path.size
+        kept.length, kept.size, kept.bits = len(path.offsets), path.size, path.bits
         for step, value in enumerate(path.offsets):
             kept.offsets[step] = value
     return record

@@ -55,7 +55,8 @@ def _file(plan: FilePlan, costs: HitCosts, most: int | None) -> Iterator[str]:
     yield f"  {'build-id':<11}{plan.build_id or 'none'}"
     yield from fact("ns a hit", hit_words(costs), most)
     for name, path in sorted(plan.handshake.labels.items()):
-        yield from fact("label", f"{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes", most)
+        bits = f", bits {path.bits:#x}" if path.bits else ""
+        yield from fact("label", f"{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes{bits}", most)
     rows = list(_rows(plan.handshake, costs))
     if rows:
         yield ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the error codes of failed handshakes in BoringSSL and AWS-LC.
+"""Names of the error codes of failed handshakes in BoringSSL and AWS-LC, and of cipher suites and groups.
 
 Their own tables are packed, and linked only into programs that print errors. The numbers are those of the header openssl/ssl.h,
 SSL_R_*, the same in both; the words are spelled as OpenSSL spells its reasons.
@@ -7,7 +7,7 @@ SSL_R_*, the same in both; the words are spelled as OpenSSL spells its reasons.
 
 from __future__ import annotations
 
-from ssllatency.stacks.names import ALERTS, Names
+from ssllatency.stacks.names import ALERTS, GROUPS, Names
 
 SSL = 16  # ERR_LIB_SSL of openssl/err.h
 LIBRARIES = {
@@ -84,4 +84,45 @@ REASONS = {
     1116: "tlsv1 alert certificate required",
     1120: "tlsv1 alert no application protocol",
 }
-NAMES = Names({(SSL, number): text for number, text in REASONS.items()}, LIBRARIES, ALERTS, major=1, ssl=SSL)
+# As SSL_CIPHER_get_name gives them, by their numbers in TLS.
+CIPHERS = {
+    0x000A: "DES-CBC3-SHA",
+    0x002F: "AES128-SHA",
+    0x0035: "AES256-SHA",
+    0x003C: "AES128-SHA256",
+    0x003D: "AES256-SHA256",
+    0x008C: "PSK-AES128-CBC-SHA",
+    0x008D: "PSK-AES256-CBC-SHA",
+    0x009C: "AES128-GCM-SHA256",
+    0x009D: "AES256-GCM-SHA384",
+    0x1301: "TLS_AES_128_GCM_SHA256",
+    0x1302: "TLS_AES_256_GCM_SHA384",
+    0x1303: "TLS_CHACHA20_POLY1305_SHA256",
+    0xC009: "ECDHE-ECDSA-AES128-SHA",
+    0xC00A: "ECDHE-ECDSA-AES256-SHA",
+    0xC013: "ECDHE-RSA-AES128-SHA",
+    0xC014: "ECDHE-RSA-AES256-SHA",
+    0xC023: "ECDHE-ECDSA-AES128-SHA256",
+    0xC024: "ECDHE-ECDSA-AES256-SHA384",
+    0xC027: "ECDHE-RSA-AES128-SHA256",
+    0xC028: "ECDHE-RSA-AES256-SHA384",
+    0xC02B: "ECDHE-ECDSA-AES128-GCM-SHA256",
+    0xC02C: "ECDHE-ECDSA-AES256-GCM-SHA384",
+    0xC02F: "ECDHE-RSA-AES128-GCM-SHA256",
+    0xC030: "ECDHE-RSA-AES256-GCM-SHA384",
+    0xC035: "ECDHE-PSK-AES128-CBC-SHA",
+    0xC036: "ECDHE-PSK-AES256-CBC-SHA",
+    0xCCA8: "ECDHE-RSA-CHACHA20-POLY1305",
+    0xCCA9: "ECDHE-ECDSA-CHACHA20-POLY1305",
+    0xCCAC: "ECDHE-PSK-CHACHA20-POLY1305",
+}
+_CIPHER_BASE = 0x03000000  # OpenSSL's identifiers, which the kernel side makes of them
+NAMES = Names(
+    {(SSL, number): text for number, text in REASONS.items()},
+    LIBRARIES,
+    ALERTS,
+    ciphers={_CIPHER_BASE | number: name for number, name in CIPHERS.items()},
+    groups=GROUPS,
+    major=1,
+    ssl=SSL,
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.x86.call_constants import ConstantCall, calls_with_constants
@@ -101,6 +102,16 @@ class RaisedErrors:
         if counts[0] < _LEAST_CALLS or counts[0] < _TIMES * counts[1]:
             raise Unplannable("no function is called with the names of libssl's source files as ERR_put_error is")
         return ranked[0]
+
+
+_errors: WeakKeyDictionary[Image, RaisedErrors] = WeakKeyDictionary()
+
+
+def errors_of(image: Image) -> RaisedErrors:
+    """The errors that the functions of an image raise, read once. Unplannable where that can't be told."""
+    if image not in _errors:
+        _errors[image] = RaisedErrors(image)
+    return _errors[image]
 
 
 def _stem(path: str) -> str:

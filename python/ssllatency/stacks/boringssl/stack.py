@@ -85,11 +85,14 @@ class BoringSsl(OpenSsl):
         return {**known_of(image).server, **offsets} if offsets else {}
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
-        """The paths that OpenSSL's accessors show; few programs have these, and then only whether a handshake is under way."""
-        from ssllatency.stacks.boringssl.connection import boringssl_paths
+        """The paths that its code shows, and whether a handshake is under way."""
+        from ssllatency.stacks.boringssl.connection import boringssl_offsets, boringssl_paths
+        from ssllatency.stacks.boringssl.labels import label_paths
         from ssllatency.stacks.boringssl.unnamed import known_of
 
-        return super().labels(image) or boringssl_paths(image) or dict(known_of(image).labels)
+        offsets = boringssl_offsets(image)
+        shown = super().labels(image) or boringssl_paths(image) or dict(known_of(image).labels)
+        return {**shown, **label_paths(image, offsets["boringssl"])} if offsets else shown
 
     def unnamed_functions(self, image: Image) -> Mapping[str, Function]:
         """Those that the errors tell that they raise."""

@@ -20,7 +20,7 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, OutgoingCall, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.chosen_side import CLIENT, SERVER, ChosenSide
-from ssllatency.stacks.boringssl.raised_errors import RaisedErrors
+from ssllatency.stacks.boringssl.raised_errors import errors_of
 from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
 from ssllatency.stacks.operation import Operation
 
@@ -60,7 +60,7 @@ class UnnamedFunctions:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._errors = RaisedErrors(image)
+        self._errors = errors_of(image)
         self._lib = self._errors.of(_LIB)
         self.functions: dict[str, Function] = {}
         self.missing: dict[str, str] = {}

@@ -70,7 +70,7 @@ def _fields(plan: Plan) -> Iterator[str]:
     for names, size in ((_POINTERS, 8), (_NUMBERS, 4)):
         yield from (f"offset {name} isn't aligned" for name in names if plan.offsets.get(name, 0) % size)
     for name, path in plan.labels.items():
-        way, _, size = path.removesuffix(" bytes").rpartition(", ")
+        way, _, size = path.partition(", bits ")[0].removesuffix(" bytes").rpartition(", ")
         *steps, last = map(int, way.split(" -> "))
         if size not in ("0", "1", "2", "4", "8") or any(step % 8 for step in steps) or last % (int(size) or 1):
             yield f"label {name} isn't aligned: {path}"

@@ -182,7 +182,8 @@ class _Writer:
         if sites.labels:
             yield ""
         for name, path in sorted(sites.labels.items()):
-            yield f"label {name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes"
+            bits = f", bits {path.bits:#x}" if path.bits else ""
+            yield f"label {name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes{bits}"
         if sites.state_machine:
             yield ""
             yield from self._operation(sites.state_machine)

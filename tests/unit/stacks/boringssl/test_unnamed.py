@@ -94,6 +94,7 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, I
     assert reads[1] == reads[0]
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
+    assert {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init"} == unnamed.labels.keys()
 
 
 def test_it_says_what_it_is_and_what_it_lacks(program: Path, images: tuple[Image, Image], plans: list[FilePlan]) -> None:

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places of a connection's labels in BoringSSL and AWS-LC, with symbols or without.
+
+Few programs link the accessors that would show them, and stripped ones don't name these. So they are read out of what every
+program has: the function that checks a peer's certificates leads to the session; the one that writes sessions down shows each
+of its fields beside the tag of the stored form; and the table of extensions leads, by their numbers in TLS, to functions that
+look at the protocol and at whether a session was resumed. What isn't clear there is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from ssllatency.code.decode import lines
+from ssllatency.code.evaluate import followed_in
+from ssllatency.code.evaluation import Evaluation
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
+from ssllatency.elf.image import ElfError, Image, Range
+from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
+
+_HANDSHAKE = SymbolicAddress("argument", 0)
+_OUTPUT = SymbolicAddress("output", 0)
+_MAX_OFFSET = 1 << 16
+
+# openssl/ssl.h: SSL_R_CERTIFICATE_VERIFY_FAILED and SSL_R_SERVER_CERT_CHANGED, raised where certificates are checked
+_CHECKS = {125, 273}
+_CHECKING_FILE, _STORING_FILE, _EXTENSIONS_FILE = "handshake", "ssl_asn1", "extensions"
+
+# Tags of a session's stored form, [1] to [23], as CBB_add_asn1 takes them: a few that only what writes it has as arguments.
+_TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
+_WRITTEN = {1, 2, 4, 14, 18, 19, 23}
+_GROUP, _SIGNATURE = 18, 23
+_NEAR = 1 << 16  # bytes between functions of one source file
+_FARTHEST = 8 << 20
+_SETS_TAG = re.compile(r"edx, 0xa00000([01][0-9a-f])")
+_LOADS_WORD = re.compile(r"esi, word ptr \[(?!rsp|rip)(\w+) \+ (\w+)\]")
+
+# IANA's numbers of extensions, and the functions of a row: what a client adds and parses, what a server parses and adds.
+_SERVER_NAME, _PROTOCOL = 0, 16
+_ROW, _ADDS = 40, 32  # bytes of a row, and from its beginning to the last of its functions
+_POINTER, _LARGEST_TYPE = 8, 0xFFFF
+_MOST_ROWS = 64
+_T = TypeVar("_T")
+
+
+def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
+    """The paths by the label's name: "version", "cipher" (its number in TLS), "group", "resumed", "alpn" and "alpn_length".
+    `holder` is where SSL points to the rest of its state."""
+    try:
+        labels = _Labels(image, errors_of(image), holder)
+    except (Unplannable, ElfError):
+        return {}
+    paths: dict[str, FieldPath] = {}
+    parts: tuple[Callable[[], dict[str, FieldPath]], ...] = (labels.of_session, labels.resumed, labels.protocol)
+    for part in parts:
+        try:
+            paths |= part()
+        except (Unplannable, ElfError):
+            continue
+    return paths
+
+
+class _Labels:
+    """What the code of one image shows; Unplannable from each of its functions where that isn't clear."""
+
+    def __init__(self, image: Image, errors: RaisedErrors, holder: int) -> None:
+        self._image, self._errors, self._holder = image, errors, holder
+
+    def _follow(self, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
+        """A function of the handshake's, whose first argument it is."""
+        return followed_in(self._image, address, Assumptions({"rdi": _HANDSHAKE, "rsi": _OUTPUT}, fields or {}))
+
+    def _is_in_holder(self, field: LoadedField, depth: int) -> bool:
+        return (
+            len(field.path) == depth and field.path[1] == self._holder and 0 <= min(field.path) <= max(field.path) < _MAX_OFFSET
+        )
+
+    # The session.
+
+    def of_session(self) -> dict[str, FieldPath]:
+        """What it keeps."""
+        session = (self._holder, self._session())
+        version, cipher, group = self._stored()
+        return {
+            "version": FieldPath((*session, *version), 2),
+            "cipher": FieldPath((*session, *cipher), 2),
+            "group": FieldPath((*session, *group), 2),
+        }
+
+    def _session(self) -> int:
+        """The pointer to the established session, into which alone the check of the peer's certificates looks."""
+        checking = [function for function, raised in self._errors.of(_CHECKING_FILE).items() if raised >= _CHECKS]
+        (start, _) = _only(checking, "check certificates")
+        read = self._follow(start).fields
+        followed = {field.path[:3] for field in read if self._is_in_holder(field, 4)}
+        return _only(followed, "pointers lead from a connection to its session")[2]
+
+    def _stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The fields of a session that hold the version, the cipher's number and the group, by what writes it down."""
+        function = self._writing()
+        group, signature = (self._word_after(function, tag) for tag in (_GROUP, _SIGNATURE))
+        passed = {call.arguments[1] for call in self._follow(function[0]).calls}
+        words = {field.path for field in passed if isinstance(field, LoadedField) and field.size == 2 and field.whole}
+        versions = {path for path in words if len(path) == 1} - {(group,), (signature,)}
+        version, cipher = _only(versions, "versions"), _only({path for path in words if len(path) == 2}, "ciphers")
+        if len({version, (group,), (signature,)}) != 3:
+            raise Unplannable("what writes sessions down doesn't tell their fields apart")
+        return version, cipher, (group,)
+
+    def _writing(self) -> Range:
+        """The function that writes sessions down."""
+        near = self._errors.of(_STORING_FILE)
+        within = (min(near)[0] - _NEAR, max(near)[1] + _NEAR) if near else (0, 0)
+        if within[1] - within[0] > _FARTHEST:
+            raise Unplannable("the functions that store sessions lie too far apart")
+        tags: dict[Range, set[int]] = {}
+        for start, code in self._image.code_pieces(_POINTER, within):
+            for match in _TAGS.finditer(code):
+                if bounds := self._image.function_bounds(start + match.start()):
+                    tags.setdefault(bounds, set()).add(match[1][0])
+        return _only([function for function, used in tags.items() if used >= _WRITTEN], "write sessions down")
+
+    def _word_after(self, function: Range, tag: int) -> int:
+        """The offset of the word that is passed on next to each use of the tag; Unplannable if it isn't the same one."""
+        start, end = function
+        offsets: set[int] = set()
+        waits = False
+        for line in lines(self._image.code(start, end - start), start, self._image.machine):
+            if match := _SETS_TAG.search(line.op_str):
+                waits = int(match[1], 16) == tag
+            elif waits and line.mnemonic == "movzx" and (match := _LOADS_WORD.fullmatch(line.op_str)):
+                offsets.add(int(match[2], 0))
+                waits = False
+        return _only(offsets, "fields follow a tag")
+
+    # The extensions.
+
+    def resumed(self) -> dict[str, FieldPath]:
+        """The bit that the answer to a server name looks at: where it is set, nothing is added."""
+        address = self._adding(_SERVER_NAME)
+        flags = {field for field in self._follow(address).fields if self._is_in_holder(field, 3) and field.size == 1}
+        flag = _only(flags, "bytes tell whether a session is resumed").path
+        if not self._follow(address, {flag: 0}).calls:
+            raise Unplannable("nothing is added where it is 0")
+        bits = [1 << number for number in range(8)]
+        bit = _only([bit for bit in bits if not self._follow(address, {flag: bit}).calls], "bits tell it")
+        return {"resumed": FieldPath(flag[1:], 1, bit)}
+
+    def protocol(self) -> dict[str, FieldPath]:
+        """The bytes that the answer with a protocol passes on, and how many they are."""
+        passed = {call.arguments[1:3] for call in self._follow(self._adding(_PROTOCOL)).calls}
+        pairs = {
+            (text.path, length.path)
+            for text, length in passed
+            if isinstance(text, LoadedField) and isinstance(length, LoadedField)
+            if self._is_in_holder(text, 3) and self._is_in_holder(length, 3) and text.is_pointer and length.size == _POINTER
+        }
+        text, length = _only(pairs, "pairs of a text and its length are passed on")
+        if length[-1] != text[-1] + _POINTER:
+            raise Unplannable("the protocol's length doesn't lie beside it")
+        return {"alpn": FieldPath(text[1:], _POINTER), "alpn_length": FieldPath(length[1:], _POINTER)}
+
+    def _adding(self, extension: int) -> int:
+        """The function by which a server adds this extension."""
+        rows = [row for row in self._table() if self._image.constant(row, _POINTER) == extension]
+        return self._image.pointer(_only(rows, "rows are of one extension") + _ADDS) or 0
+
+    def _table(self) -> Iterator[int]:
+        """The rows of the table of extensions, to where what looks like one more is of an extension that had one."""
+        row = self._row_of_protocol()
+        for _ in range(_MOST_ROWS):
+            if not self._is_row(row - _ROW):
+                break
+            row -= _ROW
+        kinds: set[int | None] = set()
+        while self._is_row(row) and (kind := self._image.constant(row, _POINTER)) not in kinds and len(kinds) < _MOST_ROWS:
+            yield row
+            kinds.add(kind)
+            row += _ROW
+
+    def _row_of_protocol(self) -> int:
+        """The one row for ALPN to which a function belongs that raises errors in extensions.cc."""
+        places = (place for function in self._errors.of(_EXTENSIONS_FILE) for place in self._image.pointers_to(function[0]))
+        rows = {place - _POINTER * number for place in places for number in range(1, 5)}
+        found = {row for row in rows if self._image.constant(row, _POINTER) == _PROTOCOL and self._is_row(row)}
+        return _only(found, "rows are of ALPN")
+
+    def _is_row(self, row: int) -> bool:
+        number = self._image.constant(row, _POINTER)
+        functions = [self._image.pointer(row + _POINTER * step) for step in range(1, 5)]
+        return (
+            number is not None
+            and number <= _LARGEST_TYPE
+            and all(function and self._image.executable(function) for function in functions)
+        )
+
+
+def _only(found: list[_T] | set[_T], what: str) -> _T:
+    """The one that was found."""
+    if len(found) != 1:
+        raise Unplannable(f"{len(found) or 'no'} {what}, where one is expected")
+    return next(iter(found))
