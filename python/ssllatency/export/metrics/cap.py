@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from ssllatency.export.metrics.families import BY_NAME, OVERFLOW, MetricKind
 from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Labels, Point, labels
+from ssllatency.model.keyed import KeyedCache
 
 IN_OVERFLOW = labels({OVERFLOW: "true"})
 _MOST_REMEMBERED = 100_000  # overflown series; of further ones what they have when they end is lost to the overflow
 
 Series = tuple[str, Labels]
+_Identity = tuple[str, int]  # a family, and which object the labels are: a tenth of the work of looking at them
 
 
 class Cap:
@@ -22,7 +24,10 @@ class Cap:
     def __init__(self, most: int, began_s: float) -> None:
         self._most, self._began_s = most, began_s
         self._own: set[Series] = set()
-        self._overflown: dict[Series, Value] = {}  # and what they had counted by the last time
+        self._overflown: dict[Series, list[Value]] = {}  # and what each had counted by the last time, alone in a list
+        self._last: list[Point] = []  # which keeps their labels
+        self._places: dict[_Identity, list[Value] | None] = {}  # theirs: as in _overflown, None for a place of its own
+        self._sums: KeyedCache[str, Value, Value] = KeyedCache(added)  # of the overflow, by family
         self._kept: dict[str, Value] = {}  # what overflown series had that are no more
         self.dropped = 0
 
@@ -32,32 +37,57 @@ class Cap:
     def place(self, points: Iterable[Point]) -> tuple[list[Point], list[Series]]:
         """The points of the series that have a place, with the overflow's, and the series that are no more."""
         points = list(points)
-        present = {(point.family, point.labels) for point in points}
+        identities = [(point.family, id(point.labels)) for point in points]
+        ended: list[Series] = []
+        if not self._places.keys() <= set(identities):  # else there are those of the reading before, as in most readings
+            ended = self._end_absent({(point.family, point.labels) for point in points})
+            self._places = {}
+        placed = self._placed(identities, points)
+        if len(self._overflown) == _MOST_REMEMBERED:
+            self._places = {}  # as those that aren't remembered count anew each time
+        self._last = points
+        return placed + self._overflow(), ended
+
+    def _end_absent(self, present: set[Series]) -> list[Series]:
+        """Frees the places of the series that are no more, and returns them."""
         ended = sorted(self._own - present)
         self._own &= present
         for series in self._overflown.keys() - present:
             self._end(series)
-        placed = [point for point in points if self._has_place((point.family, point.labels), point.value)]
-        return placed + self._overflow(), ended
+        return ended
 
-    def _has_place(self, series: Series, value: Value) -> bool:
+    def _placed(self, identities: Iterable[_Identity], points: Iterable[Point]) -> list[Point]:
+        """The points that have a place; the values of the others are kept."""
+        places, placed = self._places, []
+        for identity, point in zip(identities, points, strict=True):
+            if identity not in places:
+                places[identity] = self._place_of((point.family, point.labels))
+            overflown = places[identity]
+            if overflown is None:
+                placed.append(point)
+            else:
+                overflown[:] = [point.value]
+        return placed
+
+    def _place_of(self, series: Series) -> list[Value] | None:
+        """None where it has one of its own, and else where its value is kept."""
         if series in self._own:
-            return True
+            return None
         if series not in self._overflown and len(self._own) < self._most:
             self._own.add(series)
-            return True
+            return None
         self.dropped += series not in self._overflown
-        if series in self._overflown or len(self._overflown) < _MOST_REMEMBERED:
-            self._overflown[series] = value
-        return False
+        if len(self._overflown) < _MOST_REMEMBERED:
+            return self._overflown.setdefault(series, [])
+        return self._overflown.get(series, [])
 
     def _end(self, series: Series) -> None:
-        family, value = series[0], self._overflown.pop(series)
+        family, (value,) = series[0], self._overflown.pop(series)
         if BY_NAME[family].kind is not MetricKind.GAUGE:
             self._kept[family] = added([self._kept[family], value]) if family in self._kept else value
 
     def _overflow(self) -> list[Point]:
         values: dict[str, list[Value]] = {family: [value] for family, value in self._kept.items()}
-        for (family, _), value in self._overflown.items():
-            values.setdefault(family, []).append(value)
-        return [Point(family, IN_OVERFLOW, added(parts), self._began_s) for family, parts in values.items()]
+        for (family, _), counted in self._overflown.items():
+            values.setdefault(family, []).extend(counted)
+        return [Point(family, IN_OVERFLOW, value, self._began_s) for family, value in self._sums.of(values).items()]
