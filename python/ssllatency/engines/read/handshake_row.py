@@ -9,15 +9,14 @@ end is another one the next time, and the part is read again.
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Marks
 from ssllatency.engines.read.names import ENDINGS
-from ssllatency.engines.read.zeros import stripped
 from ssllatency.model.handshakes import Fact, Group, Label, LabelValue, Part, Times
 from ssllatency.model.histogram import ExponentialHistogram
 
@@ -25,15 +24,17 @@ _WORD = 8  # bytes of a count
 _BUCKETS_SIZE = abi.Times.underflow.offset  # the buckets come first
 _AFTER_BUCKETS = struct.Struct("<7Q")  # underflow, overflow, total, two greatest, two least
 _PARTS = [
-    (number, part, start, start + _BUCKETS_SIZE, start + _BUCKETS_SIZE + _AFTER_BUCKETS.size)
+    (number, part, number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size))
     for number, part in sorted((abi.Part[part.value.upper()], part) for part in Part)
-    for start in (number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size),)
 ]
+# What is behind the buckets of each part, all at once: a tenth of what it takes one by one.
+_ENDS = struct.Struct("<" + f"{_BUCKETS_SIZE}x{_AFTER_BUCKETS.size}s" * len(_PARTS))
+_NO_ENDS = (bytes(_AFTER_BUCKETS.size),) * len(_PARTS)
+_EMPTY_BUCKETS, _ZEROS = bytes(_BUCKETS_SIZE), re.compile(rb"\0*")
 _CHANGES, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.changes.offset
 _FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
 _COUNTS_AT = abi.HandshakeRow.resumed.offset  # and they come last
 _COUNTS = struct.Struct(f"<{(ctypes.sizeof(abi.HandshakeRow) - _COUNTS_AT) // _WORD}Q")
-_NOTHING = bytes(_AFTER_BUCKETS.size)
 
 
 class HandshakeRowReader:
@@ -47,8 +48,8 @@ class HandshakeRowReader:
         self.facts: dict[Fact, int] = {}
         self._memory: bytes | memoryview = b""
         self._changes = -1
-        self._ends: dict[abi.Part, bytes] = {}  # of the parts that occurred: what is behind their buckets
-        self._filled: dict[abi.Part, tuple[int, tuple[int, ...]]] = {}  # and their counts, as _filled() has them
+        self._ends: tuple[bytes, ...] = _NO_ENDS  # of each part: what is behind its buckets
+        self._stops: dict[abi.Part, int] = {}  # and of those that occurred, where the buckets end that aren't empty
         self._group: Group | None = None
 
     def look(self, memory: bytes | memoryview) -> None:
@@ -56,7 +57,7 @@ class HandshakeRowReader:
         same row's."""
         (changes,) = _CHANGES.unpack_from(memory, _CHANGES_AT)  # before the rest, which may be ahead of it
         if memory is not self._memory:
-            self._memory, self._ends, self._filled, self.parts, self._group = memory, {}, {}, {}, None
+            self._memory, self._ends, self._stops, self.parts, self._group = memory, _NO_ENDS, {}, {}, None
         elif changes == self._changes and self._group and self._group.adds_up:
             return
         self._changes = changes
@@ -69,17 +70,20 @@ class HandshakeRowReader:
             self._group = None
 
     def _read_parts(self, memory: bytes | memoryview) -> None:
-        ends = self._ends
-        for number, part, start, middle, stop in _PARTS:
-            end = bytes(memory[middle:stop])
-            if end != ends.get(number, _NOTHING):
-                ends[number], self._group = end, None
-                self._read(number, part, memory[start:middle], _AFTER_BUCKETS.unpack(end))
+        ends = _ENDS.unpack_from(memory)  # before the buckets
+        if ends == self._ends:
+            return
+        for (number, part, start), end, before in zip(_PARTS, ends, self._ends, strict=True):
+            if end != before:
+                self._read(number, part, bytes(memory[start : start + _BUCKETS_SIZE]), _AFTER_BUCKETS.unpack(end))
+        self._ends, self._group = ends, None
 
-    def _read(self, number: abi.Part, part: Part, buckets: bytes | memoryview, after: tuple[int, ...]) -> None:
+    def _read(self, number: abi.Part, part: Part, buckets: bytes, after: tuple[int, ...]) -> None:
         underflow, overflow, total_ns, *extremes = after
-        start, words = self._filled[number] = _filled(buckets, *self._filled.get(number, (0, ())))
-        times = Times(total_ns, None, None, ExponentialHistogram.from_kernel(words, start, underflow, overflow))
+        first, stop = _filled(buckets, self._stops.get(number, 0))
+        self._stops[number] = stop
+        counts = struct.unpack_from(f"<{stop - first}Q", buckets, first * _WORD)
+        times = Times(total_ns, None, None, ExponentialHistogram.from_kernel(counts, first, underflow, overflow))
         if times.count:
             self.parts[part] = number, Marks((extremes[2], extremes[3]), (extremes[0], extremes[1])), times
 
@@ -100,17 +104,13 @@ class HandshakeRowReader:
         return self._group
 
 
-def _filled(buckets: bytes | memoryview, first: int, before: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-    """The counts from the first bucket that isn't empty up to the last one, after the number of that first one; these are those
-    of the last time. Counts only grow, and in most cases the same ones do."""
-    start, stop = first * _WORD, (first + len(before)) * _WORD
-    if before and bytes(buckets[:start]) == _zeros(start) and bytes(buckets[stop:]) == _zeros(_BUCKETS_SIZE - stop):
-        return first, struct.unpack(f"<{len(before)}Q", buckets[start:stop])
-    start, content = stripped(bytes(buckets))
-    first, stop = start // _WORD, -(-(start + len(content)) // _WORD)
-    return first, struct.unpack(f"<{stop - first}Q", buckets[first * _WORD : stop * _WORD]) if content else ()
-
-
-@cache
-def _zeros(size: int) -> bytes:
-    return bytes(size)
+def _filled(buckets: bytes, stop_before: int) -> tuple[int, int]:
+    """The first bucket that isn't empty, and the one after the last; equal where all are. Counts only grow, so the second is
+    what it was before, unless what lies behind it isn't empty any more."""
+    match = _ZEROS.match(buckets)
+    first = match.end() // _WORD if match else 0
+    if stop_before and _EMPTY_BUCKETS.startswith(buckets[stop_before * _WORD :]):
+        return min(first, stop_before), stop_before
+    bits = int.from_bytes(buckets, "little").bit_length()  # the fastest way to the last byte that isn't zero
+    stop = -(-bits // (8 * _WORD))
+    return min(first, stop), stop
