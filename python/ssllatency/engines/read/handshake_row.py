@@ -27,6 +27,7 @@ _PARTS = [
     (number, part, number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size))
     for number, part in sorted((abi.Part[part.value.upper()], part) for part in Part)
 ]
+_IN_ORDER = tuple(Part)
 # What is behind the buckets of each part, all at once: a tenth of what it takes one by one.
 _ENDS = struct.Struct("<" + f"{_BUCKETS_SIZE}x{_AFTER_BUCKETS.size}s" * len(_PARTS))
 _NO_ENDS = (bytes(_AFTER_BUCKETS.size),) * len(_PARTS)
@@ -96,7 +97,7 @@ class HandshakeRowReader:
             and all((before.parts[part].min_ns, before.parts[part].max_ns) == found for part, found in extremes.items())
         ):
             return before
-        parts = {part: self.parts[part][2] for part in Part if part in self.parts}
+        parts = {part: self.parts[part][2] for part in _IN_ORDER if part in self.parts}
         for part, (least_ns, most_ns) in extremes.items():
             parts[part] = replace(parts[part], min_ns=least_ns, max_ns=most_ns)
         other = bool(self.key.known >> abi.Label.OTHER & 1)

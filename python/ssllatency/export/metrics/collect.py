@@ -77,7 +77,7 @@ def _summed(parts: Sequence[tuple[Found, ...]]) -> Counts:
     rows: dict[Row, list[Value]] = {}
     for family, values, value in chain.from_iterable(parts):
         rows.setdefault((family, values), []).append(value)
-    return {row: added(values) for row, values in rows.items()}
+    return {row: added(values) if len(values) > 1 else values[0] for row, values in rows.items()}
 
 
 def _of_row(row: Counted) -> Iterator[Found]:

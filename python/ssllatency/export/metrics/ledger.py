@@ -29,8 +29,9 @@ def added(values: Iterable[Value]) -> Value:
         return first
     if not isinstance(first, Distribution):
         return first + sum(value for value in others if not isinstance(value, Distribution))
-    parts = [first, *(value for value in others if isinstance(value, Distribution))]
-    return Distribution(sum(part.total_ns for part in parts), ExponentialHistogram.added([part.buckets for part in parts]))
+    parts = [first, *[value for value in others if isinstance(value, Distribution)]]
+    total_ns = sum([part.total_ns for part in parts])
+    return Distribution(total_ns, ExponentialHistogram.added([part.buckets for part in parts]))
 
 
 def since(later: Counts, earlier: Counts) -> Counts:

@@ -43,7 +43,7 @@ class Point:
     def with_value(self, value: Distribution | float) -> Point:
         """The series' next point. Made without a check: half the time."""
         point = Point.__new__(Point)
-        point.__dict__.update(family=self.family, labels=self.labels, value=value, since_s=self.since_s, written={})
+        point.__dict__.update(self.__dict__, value=value, written={})
         return point
 
 
