@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import shutil
 import socket
 import statistics
@@ -45,19 +46,22 @@ FORMATS = {
 }
 _FRESH_S = 1.1  # after so long a scrape has the counts read again
 _SCRAPES, _BUSY_SCRAPES = 5, 2
+_APART_S = 0.7  # one more or less between busy scrapes, so that none comes when it is expected and its answer is made before
+_REGULAR_S, _LEARNING, _REGULAR_SCRAPES = 8.0, 3, 3  # between regular scrapes; how many come before they are, and then
 
 
 @dataclass
 class Results:
     """What was measured. `cpu`: by how it was scraped, the part of a core that tracer and speaker took. `scrapes`: milliseconds
     by format, with nothing counted in between, and with something counted in every service (`busy`); each with the processor
-    time that both processes took. Bytes."""
+    time that both processes took. `regular`: milliseconds of scrapes that were expected, busy ones. Bytes."""
 
     processes: int = 0
     series: int = 0
     cpu: dict[str, tuple[float, float]] = field(default_factory=dict)
     scrapes: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     busy: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    regular: list[float] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     lost: str = ""
@@ -72,6 +76,21 @@ class Service(Nginx):
         program = self.directory / self.name
         shutil.copy2(command[0], program)
         return super()._launch([str(program), *command[1:]])
+
+
+def work_everywhere(running: Sequence[Service], connections: int) -> None:
+    """The same of all, by a process of its own: this one would else pay for hits, and be watched as somebody who works whenever
+    it scrapes."""
+    clients = multiprocessing.get_context("fork").Process(target=_work_everywhere, args=(running, connections))
+    clients.start()
+    clients.join()
+    if clients.exitcode:
+        raise RuntimeError("the clients have failed")
+
+
+def _work_everywhere(running: Sequence[Service], connections: int) -> None:
+    for service in running:
+        work(service, connections)
 
 
 @contextlib.contextmanager
@@ -108,8 +127,7 @@ def measure(rest_s: float) -> Results:
         pids = [pid for service in running for pid in (service.master_pid, *service.worker_pids())]
         export = stack.enter_context(Export(*(service.master_pid for service in running)))
         results.processes = len(pids)
-        for service in running:
-            work(service, CONNECTIONS)
+        work_everywhere(running, CONNECTIONS)
         time.sleep(3)  # budgets are looked at, and the first reading is the dearest
         scrape(export, "protobuf")
         for name, every_s in (("not scraped", 0.0), ("every 15 s", 15.0), ("every 2 s", 2.0)):
@@ -123,11 +141,23 @@ def measure(rest_s: float) -> Results:
         for name in FORMATS:
             results.scrapes[name] = [_timed(export, name, results) for _ in range(_SCRAPES)]
         for name in FORMATS:
-            for _ in range(_BUSY_SCRAPES):
-                for service in running:
-                    work(service, 1)
+            for number in range(_BUSY_SCRAPES):
+                work_everywhere(running, 1)
+                time.sleep(_APART_S * (number % 2))
                 results.busy.setdefault(name, []).append(_timed(export, name, results))
+        results.regular = _regular(export, running)
     return results
+
+
+def _regular(export: Export, running: Sequence[Service]) -> list[float]:
+    """The milliseconds of scrapes at regular times, with something counted in every service between one and the next."""
+    took_ms, next_s = [], time.monotonic()
+    for _ in range(_LEARNING + _REGULAR_SCRAPES):
+        time.sleep(max(0.0, next_s - time.monotonic()))
+        next_s += _REGULAR_S
+        took_ms.append(scrape(export, "protobuf")[0] * 1000)
+        work_everywhere(running, 1)
+    return took_ms[_LEARNING:]
 
 
 def scrape(export: Export, format_name: str) -> tuple[float, bytes]:
@@ -225,7 +255,11 @@ processor time is that of both processes.
 | --- | ---: | ---: | ---: | ---: | ---: |
 {formats}
 
-The aim is 50 ms with 2,000 series at rest.
+The aim is 50 ms with 2,000 series.
+
+A scraper that comes at regular times, as Prometheus does, is expected from its third scrape on: its answer is made up to 0.6 s
+before. Every {regular_s:.0f} s, after work, protobuf: **{regular} ms**, the median and the longest of {regulars}. It takes as
+much processor time as any other scrape.
 
 ## How
 
@@ -234,6 +268,8 @@ The aim is 50 ms with 2,000 series at rest.
 - All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
   points, and what goes between the two processes and is written of them.
 - Of a process that hasn't run since it was last looked at nothing is looked at.
+- Which series have a place of their own is found by which object their labels are, and the overflow is added up again only
+  where a value in it is another.
 - While nobody works, windows of `--budget` are at least ten seconds apart, instead of two.
 """
 
@@ -261,6 +297,9 @@ def page(results: Results, rest_s: float) -> str:
         series=f"{results.series:,}",
         scrapes=f"{_SCRAPES} (after work: {_BUSY_SCRAPES})",
         formats="\n".join(formats),
+        regular_s=_REGULAR_S,
+        regular=_times(results.regular),
+        regulars=_REGULAR_SCRAPES,
     )
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
@@ -18,6 +19,7 @@ from typing import Any
 from ssllatency import __version__
 from ssllatency.engines.resources import trim_heap
 from ssllatency.export.metrics.points import NoReading, Reading
+from ssllatency.export.serve.ahead import Ahead
 from ssllatency.export.serve.connections import IDLE_S, Connections
 from ssllatency.export.serve.host_names import may_ask
 from ssllatency.export.serve.negotiation import Render, chosen
@@ -54,6 +56,8 @@ class Server(ThreadingHTTPServer):
         self.site, self._tls = site, tls
         self.connections = Connections()
         self.connections.start()
+        self.ahead = Ahead()
+        self.ahead.start()
         self._rendering = Lock()
         self._rendered: dict[tuple[str, bool], tuple[Reading, bytes]] = {}
         self._is_trimmed = True
@@ -108,6 +112,7 @@ class Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         """Frees the socket."""
         self.connections.stop()
+        self.ahead.stop()
         super().server_close()
 
 
@@ -174,8 +179,10 @@ class Handler(BaseHTTPRequestHandler):
     def _send_metrics(self) -> None:
         content_type, render = chosen(self.headers.get("Accept", ""))
         compressed = "gzip" in self.headers.get("Accept-Encoding", "")
+        make = partial(self.server.rendered, content_type, render, compressed=compressed)
+        self.server.ahead.scraped(make)
         try:
-            content = self.server.rendered(content_type, render, compressed=compressed)
+            content = make()
         except NoReading as reason:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{reason}\n".encode())
             return
