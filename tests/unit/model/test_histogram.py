@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import random
 from bisect import bisect_left
 
 import pytest
@@ -294,3 +295,15 @@ def test_what_counts_nothing_adds_to_any_grid() -> None:
     assert ExponentialHistogram.added((exponential([]), OLD)) == OLD
     assert ExponentialHistogram.added((NONE_OLD, exponential([500]))) == exponential([500])
     assert OLD - exponential([]) == OLD
+
+
+def test_the_sum_of_two_is_the_one_of_any_number() -> None:
+    chance = random.Random(3)
+    nothing = ExponentialHistogram.from_values([])
+    for _ in range(200):
+        values = [[int(10 ** chance.uniform(0, 12)) for _ in range(chance.randrange(4))] for _ in range(2)]
+        first, second = map(ExponentialHistogram.from_values, values)
+        both = ExponentialHistogram.added([first, second])
+        assert both == ExponentialHistogram.from_values([*values[0], *values[1]])
+        assert both == ExponentialHistogram.added([first, nothing, second])
+        assert both.count == len(values[0]) + len(values[1])
