@@ -88,13 +88,21 @@ class BccObject:
         self._maps: dict[str, int] = {}
         self._program_fds: dict[str, int] = {}
         self._module: Any = None
+        self._late: list[str] = []
+
+    @property
+    def late_programs(self) -> Sequence[str]:
+        """Those of groups."""
+        return self._late
 
     def program_names(self) -> Sequence[str]:
         """All programs."""
         return _PROGRAMS
 
-    def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
-        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
+    def choose_program(self, name: str, *, load: bool, attach_type: int = 0, group: str = "") -> None:
+        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment. All are loaded together."""
+        if load and group:
+            self._late.append(name)
         if load:
             self._attach_types[name] = attach_type
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tests.waiting import wait_for
 # At about 10 million a second; the kernel refuses a program at a million.
 MOST = 100_000
 TOO_MANY = (1 << 32) - 1  # entries of a map
+GO = ("at_go_entry", "at_go_exit")
 
 
 @pytest.mark.parametrize("name", trial.OBJECTS)
@@ -101,3 +104,32 @@ def test_a_refusal_is_said_of_what_is_loaded_for_good() -> None:
             again.load()
     with open_object("follow") as good:
         good.load()
+
+
+def test_programs_of_a_group_are_loaded_together_once_one_is_asked_for() -> None:
+    before = loaded_programs()
+    with open_object("ssllatency") as opened:
+        for name in opened.program_names():
+            group = "Go" if name in GO else ""
+            opened.choose_program(name, load=name in ("at_exit", *GO), attach_type=kernel.TRACE_UPROBE_MULTI, group=group)
+        opened.load()
+        assert loaded_programs() - before == {opened.program_fd("at_exit")}
+        assert opened.late_programs == ()
+        loaded_later = {opened.program_fd(name) for name in GO}
+        assert loaded_programs() - before == {opened.program_fd("at_exit"), *loaded_later}
+        assert sorted(opened.late_programs) == sorted(GO)
+        maps = maps_of(opened.program_fd("at_go_exit"))
+        assert maps & maps_of(opened.program_fd("at_exit"))
+        assert maps & maps_of(opened.program_fd("at_go_entry"))
+    assert loaded_programs() == before
+
+
+def maps_of(descriptor: int) -> set[int]:
+    """The numbers of the maps that a program uses."""
+    return set(json.loads(subprocess.check_output(["bpftool", "-j", "prog", "show", "id", prog_id(descriptor)]))["map_ids"])
+
+
+def prog_id(descriptor: int) -> str:
+    """The kernel's number of a program."""
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("prog_id:"))

@@ -237,6 +237,7 @@ class Attachment:
         if self._sees_no_call() and self.images and not (self.request.wait or self._beside):
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
+        self._measure_late()
         self.span.begin()
         if self.processes.meter:
             self.processes.meter.begin(self.targets)
@@ -406,9 +407,14 @@ class Attachment:
 
     def tend(self) -> None:
         """To be called several times a second."""
+        self._measure_late()
         self.processes.measure()
         if self.running:
             self.running.make_room(self.counters.map_full)
+
+    def _measure_late(self) -> None:
+        if self.processes.meter:
+            self._counts.measure_late(self.processes.meter)
 
     def running_calls(self) -> int:
         """The number of calls that run now, in processes that are still there."""

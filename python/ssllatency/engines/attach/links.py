@@ -16,6 +16,7 @@ from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.engines.resources import take_all_files
+from ssllatency.errors import SsllatencyError
 
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
@@ -102,6 +103,9 @@ class Linker:
                 made = self._link(image.file, program, sites, pid, at_return=at_return, session=session)
             except ProcessLookupError:
                 continue  # it ended meanwhile; the others are traced
+            except SsllatencyError as error:  # a program that is loaded now
+                close_all(links)
+                raise AttachError(str(error)) from None
             except OSError as error:
                 close_all(links)
                 raise _refusal(error, image, self.method) from None

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.running import Running
+from ssllatency.engines.cost.meter import CostMeter
 from ssllatency.model.snapshot import Losses
 
 
@@ -41,6 +42,12 @@ class Loaded:
     def is_quiet(self, operations: Collection[int]) -> bool:
         """Whether no call of these operations runs that has been seen to begin."""
         return not (self.running and self.running.any_of(operations))
+
+    def measure_late(self, meter: CostMeter) -> None:
+        """Has the meter know the programs that were loaded after the others, when the first link needed one."""
+        if late := [name for name in self._object.late_programs if name not in self.measured]:
+            meter.add_programs(self._object, late)
+            self.measured = [*self.measured, *late]
 
     def next_interval(self) -> int:
         """Has the programs begin another interval; the number of the one that ends."""

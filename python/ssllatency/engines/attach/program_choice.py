@@ -11,6 +11,13 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.loadable import Loadable
 
+# Programs for what few files need. The verifier takes some 10 ms over each, of a processor that a busy server has no use of.
+_RETURNS, _GO = "return probes", "Go"
+_GROUPS = {
+    **dict.fromkeys((STANDARD.at_return, STANDARD.both), _RETURNS),
+    **dict.fromkeys((STANDARD.go_entry, STANDARD.go_exit, STANDARD.go_leaving, "at_go_phase", "at_go_phase_end"), _GO),
+}
+
 
 @dataclass(frozen=True)
 class ProgramChoice:
@@ -21,8 +28,8 @@ class ProgramChoice:
     tracepoints: Sequence[str] = ()
 
     def choose(self, opened: Loadable, method: kernel.Method, images: Sequence[TracedImage], *, later: bool) -> list[str]:
-        """Has those loaded that these images need, `later`: and any that come. Says which of them are for probes. What a
-        program may be attached with is settled when it is loaded."""
+        """Has those loaded that these images need, `later`: and any that come; some of them when the first link asks for one.
+        Says which of the others are for probes. What a program may be attached with is settled when it is loaded."""
         multi = 0 if method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
         used = dict.fromkeys((*self.functions.at_sites(images, later=later), *self.more), multi)
         used |= dict.fromkeys(self.tracepoints, 0)
@@ -31,5 +38,6 @@ class ProgramChoice:
         else:
             used[self.functions.at_return] = multi
         for name in opened.program_names():
-            opened.choose_program(name, load=name in used, attach_type=used.get(name, 0))
-        return [name for name in opened.program_names() if name in used and name not in self.tracepoints]
+            opened.choose_program(name, load=name in used, attach_type=used.get(name, 0), group=_GROUPS.get(name, ""))
+        late = {*self.tracepoints, *_GROUPS}
+        return [name for name in opened.program_names() if name in used and name not in late]

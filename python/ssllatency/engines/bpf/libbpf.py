@@ -41,6 +41,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__find_program_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
     "bpf_object__find_map_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
     "bpf_object__next_program": (_POINTER, (_POINTER, _POINTER)),
+    "bpf_object__next_map": (_POINTER, (_POINTER, _POINTER)),
     "bpf_program__name": (ctypes.c_char_p, (_POINTER,)),
     "bpf_program__section_name": (ctypes.c_char_p, (_POINTER,)),
     "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
@@ -169,6 +170,8 @@ class BpfObject:
 
     What is known early about an object can be used to have it loaded while other work goes on: one that is opened and adjusted
     for that, and loaded ahead, becomes the next of its name that is loaded, if all is adjusted as it was in the first.
+
+    Programs that few need are loaded when one of them is asked for: from the same object, opened once more, with the same maps.
     """
 
     sessions = True
@@ -181,13 +184,20 @@ class BpfObject:
         self._sections: dict[str, tuple[int, int]] = {}  # address and size of those that were asked for
         self._loading: Thread | None = None
         self._refused = True
+        self._groups: dict[str, tuple[str, int]] = {}  # of programs that aren't loaded yet, with what they are attached as
+        self._late: dict[str, int] = {}  # programs of `_opened_again`
+        self._opened_again: list[int] = []
         if not self._ahead:
             self._library.libbpf_set_print(_keep_message)  # anew, for libbcc takes the process's messages when it is loaded
         self._content = content  # libbpf reads it until the object is loaded
-        options = _OpenOptions(ctypes.sizeof(_OpenOptions), name.encode())
-        self._handle = self._library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
-        if not self._handle:
+        self._handle: int | None = self._open()
+
+    def _open(self) -> int:
+        options = _OpenOptions(ctypes.sizeof(_OpenOptions), self._name.encode())
+        handle = self._library.bpf_object__open_mem(self._content, len(self._content), ctypes.byref(options))
+        if not handle:
             raise SsllatencyError(f"libbpf can't open the BPF object: {complaint(_messages)}. Build it again (make clean all).")
+        return int(handle)
 
     def __enter__(self) -> BpfObject:
         return self
@@ -200,6 +210,8 @@ class BpfObject:
         if self._handle:
             self._library.bpf_object__close(self._handle)
             self._handle = None
+        while self._opened_again:
+            self._library.bpf_object__close(self._opened_again.pop())
 
     def _program(self, name: str) -> int:
         program = self._library.bpf_object__find_program_by_name(self._handle, name.encode())
@@ -215,11 +227,20 @@ class BpfObject:
 
     def program_names(self) -> list[str]:
         """All programs of the object."""
-        names, program = [], self._library.bpf_object__next_program(self._handle, None)
+        return list(self._programs_of(self._handle))
+
+    def _programs_of(self, handle: int | None) -> dict[str, int]:
+        programs, program = {}, self._library.bpf_object__next_program(handle, None)
         while program:
-            names.append(self._library.bpf_program__name(program).decode())
-            program = self._library.bpf_object__next_program(self._handle, program)
-        return names
+            programs[self._library.bpf_program__name(program).decode()] = int(program)
+            program = self._library.bpf_object__next_program(handle, program)
+        return programs
+
+    def _maps_of(self, handle: int | None) -> Iterator[int]:
+        found = self._library.bpf_object__next_map(handle, None)
+        while found:
+            yield int(found)
+            found = self._library.bpf_object__next_map(handle, found)
 
     def section_of(self, name: str) -> str:
         """The section of a program: its type, and what it is attached to."""
@@ -230,10 +251,13 @@ class BpfObject:
         """Whether the object has a map of this name."""
         return bool(self._library.bpf_object__find_map_by_name(self._handle, name.encode()))
 
-    def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
-        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
-        self._adjusted["program", name] = load, attach_type
-        self._library.bpf_program__set_autoload(self._program(name), load)
+    def choose_program(self, name: str, *, load: bool, attach_type: int = 0, group: str = "") -> None:
+        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment. Those of a `group` are loaded
+        later, once program_fd() is asked for one of them."""
+        self._adjusted["program", name] = load, attach_type, group
+        if load and group:
+            self._groups[name] = group, attach_type
+        self._library.bpf_program__set_autoload(self._program(name), load and not group)
         self._library.bpf_program__set_expected_attach_type(self._program(name), attach_type)
 
     def resize_map(self, name: str, entries: int) -> None:
@@ -302,7 +326,29 @@ class BpfObject:
         if result:
             reason = f"{os.strerror(-result)}; {complaint(_messages)}"
             raise SsllatencyError(f"the kernel didn't load the BPF programs ({reason}): {_advice(-result)}")
-        self._content = b""
+        if not self._groups:
+            self._content = b""
+
+    def _load_group(self, group: str) -> None:
+        """Loads the programs of a group beside what is loaded; SsllatencyError where the kernel refuses."""
+        types = {name: attach_type for name, (of, attach_type) in self._groups.items() if of == group}
+        handle = self._open()
+        self._opened_again.append(handle)
+        programs = self._programs_of(handle)
+        for name, program in programs.items():
+            self._library.bpf_program__set_autoload(program, name in types)
+            self._library.bpf_program__set_expected_attach_type(program, types.get(name, 0))
+        for loaded, opened in zip(self._maps_of(self._handle), self._maps_of(handle), strict=True):
+            self._library.bpf_map__reuse_fd(opened, self._library.bpf_map__fd(loaded))
+        _messages.clear()
+        if result := self._library.bpf_object__load(handle):
+            reason = f"{os.strerror(-result)}; {complaint(_messages)}"
+            raise SsllatencyError(f"the kernel didn't load the BPF programs for {group} ({reason}): {_advice(-result)}")
+        for name in types:
+            self._late[name] = programs[name]
+            del self._groups[name]
+        if not self._groups:
+            self._content = b""
 
     def map(self, name: str, key_size: int, value_size: int) -> Map:
         """A loaded map by its name; sizes in bytes."""
@@ -313,8 +359,15 @@ class BpfObject:
         return int(self._library.bpf_map__fd(self._map(name)))
 
     def program_fd(self, name: str) -> int:
-        """The file descriptor of a loaded program."""
-        return int(self._library.bpf_program__fd(self._program(name)))
+        """The file descriptor of a program that is loaded, or of a group: SsllatencyError where the kernel refuses that."""
+        if name in self._groups:
+            self._load_group(self._groups[name][0])
+        return int(self._library.bpf_program__fd(self._late.get(name) or self._program(name)))
+
+    @property
+    def late_programs(self) -> Sequence[str]:
+        """Those of groups that have been loaded."""
+        return tuple(self._late)
 
     def attach_by_section(self, name: str) -> LibbpfLink:
         """A program attached to what its section names, as a raw tracepoint. OSError where the kernel refuses."""

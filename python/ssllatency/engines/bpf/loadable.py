@@ -42,8 +42,9 @@ class Loadable(Protocol):
     def program_names(self) -> Sequence[str]:
         """All programs."""
 
-    def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
-        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
+    def choose_program(self, name: str, *, load: bool, attach_type: int = 0, group: str = "") -> None:
+        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment. Those of a `group` may be loaded
+        when the descriptor of one of them is asked for."""
 
     def resize_map(self, name: str, entries: int) -> None:
         """Before loading: the number of entries the map is made for."""
@@ -70,7 +71,11 @@ class Loadable(Protocol):
         """After loading: the map's descriptor."""
 
     def program_fd(self, name: str) -> int:
-        """After loading: the program's descriptor."""
+        """After loading: the program's descriptor. SsllatencyError where it is of a group that the kernel refuses."""
+
+    @property
+    def late_programs(self) -> Sequence[str]:
+        """After loading: those of groups that have been loaded since."""
 
     def close(self) -> None:
         """Frees programs and maps; may be called twice."""

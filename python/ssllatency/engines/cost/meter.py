@@ -52,6 +52,10 @@ class CostMeter:
         self._tables.append(HitTable(loaded))
         self._run_time.add(*([loaded.program_fd(name) for name in names] for names in (programs, elsewhere)))
 
+    def add_programs(self, loaded: Loadable, programs: Sequence[str]) -> None:
+        """Takes in further programs at probes of an object that was taken in."""
+        self._run_time.add([loaded.program_fd(name) for name in programs])
+
     def leave_out(self, loaded: Loadable, programs: Sequence[str]) -> None:
         """To be called before an object is freed that was taken in; what it has cost until then stays counted."""
         self._run_time.leave_out([loaded.program_fd(name) for name in programs])

@@ -77,6 +77,16 @@ def test_nothing_stays_attached_where_a_site_is_refused(number: int, monkeypatch
     assert all(link.closed for link in loaded.links)
 
 
+def test_a_program_that_is_loaded_for_a_link_and_refused_is_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Refusing(0, monkeypatch)
+    refused = MagicMock(side_effect=[7, SsllatencyError("the kernel didn't load it.")])
+    monkeypatch.setattr(loaded, "program_fd", refused)
+    with pytest.raises(AttachError, match=r"the kernel didn't load it\."):
+        linker(loaded).attach(image(1, 2), "at_return", SITES)
+    assert len(loaded.links) == 5
+    assert all(link.closed for link in loaded.links)
+
+
 def test_of_a_process_that_ends_meanwhile_nothing_stays_attached(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = Refusing(errno.ESRCH, monkeypatch)
     links = linker(loaded).attach(image(1, 2, 3), "at_exit", SITES)
