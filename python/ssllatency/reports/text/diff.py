@@ -106,9 +106,10 @@ def contributions(comparison: Comparison, page: Page, all_rows: bool = False) ->
         return []
     owners = by_owner(comparison.contributions)
     whole = OwnedChange(comparison.whole, comparison.contributions)
-    changed = all_rows or comparison.largest is not None
-    rows = [row for owner in owners for row in _owner_rows(owner, whole.change_ns, changed, all_rows)]
-    rows.append([PARTS[comparison.whole], *_cells(whole, whole.change_ns)])
+    changed = comparison.largest is not None
+    of_it = whole.change_ns if changed else Fraction()  # shares of what is noise say nothing
+    rows = [row for owner in owners for row in _owner_rows(owner, of_it, changed or all_rows, all_rows)]
+    rows.append([PARTS[comparison.whole], *_cells(whole, of_it)])
     return ["Mean successful handshake:", *page.table([_MEAN_HEADINGS, *rows], left=1)]
 
 
