@@ -14,6 +14,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.points import Point, Reading
 from ssllatency.export.push.delivery import seconds_after
+from ssllatency.export.serve.ahead import Ahead
 from ssllatency.export.serve.connections import Connections
 from ssllatency.export.serve.passwords import Passwords
 from ssllatency.export.serve.server import Handler, ServedMetrics, Server
@@ -63,6 +64,7 @@ class _Server:
     def __init__(self, passwords: Passwords | None = None) -> None:
         self.site, self.connections = ServedMetrics(lambda: _READING, lambda: True, passwords), Connections()
         self.server_address = "127.0.0.1", 9743
+        self.ahead = Ahead()  # whose thread isn't started: nothing is made ahead
 
     def rendered(self, _content_type: str, render: Any, *, compressed: bool) -> bytes:
         """The metrics."""

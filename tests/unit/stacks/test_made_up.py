@@ -47,7 +47,7 @@ def test_its_connections_are_read_by_its_accessors(said: dict[str, Any]) -> None
     offsets = {name: offset for name, offset in said["plan"]["offsets"].items() if isinstance(offset, int)}
     assert offsets == {"rwstate": 24, "server": 28}
     assert said["kernel"] == 24
-    assert said["handshake"]["labels"] == {"version": {"offsets": [32], "size": 4}}
+    assert said["handshake"]["labels"] == {"version": {"offsets": [32], "size": 4, "bits": 0}}
 
 
 def test_its_handshakes_are_followed_by_its_own_calls(said: dict[str, Any]) -> None:

@@ -64,7 +64,7 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
 
 
 class _Labels:
-    """What the code of one image shows; Unplannable from each of its functions where that isn't clear."""
+    """The evidence in the code of one image; Unplannable from each of its functions where that isn't clear."""
 
     def __init__(self, image: Image, errors: RaisedErrors, holder: int) -> None:
         self._image, self._errors, self._holder = image, errors, holder
@@ -81,7 +81,7 @@ class _Labels:
     # The session.
 
     def of_session(self) -> dict[str, FieldPath]:
-        """What it keeps."""
+        """Return the labels that a session keeps."""
         session = (self._holder, self._session())
         version, cipher, group = self._stored()
         return {
