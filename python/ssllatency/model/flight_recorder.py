@@ -42,15 +42,13 @@ class Thrown:
 class FlightRecording:
     """One JVM's recording. `release` is that of its JDK, "17.0.19". `methods` and `thrown` are None where that JDK has no
     timing of methods, which came with JDK 25: then no time is known, and no failure. `peers` is how many hosts the peers were.
-    `failures`: how often a handshake or a connection was ended for an error. `lost_bytes`: of events that the JVM lost. `cut`:
-    it threw the oldest events away."""
+    `lost_bytes`: of events that the JVM lost. `cut`: it threw the oldest events away."""
 
     pid: int
     release: str
     negotiated: tuple[Negotiated, ...]
     peers: int
     methods: tuple[TimedMethod, ...] | None = None
-    failures: int | None = None
     thrown: tuple[Thrown, ...] | None = None
     lost_bytes: int = 0
     cut: bool = False

@@ -26,14 +26,12 @@ def read_flight_recordings(root: DocumentField) -> tuple[FlightRecording, ...]:
 def read_recording(field: DocumentField) -> FlightRecording:
     """One of them."""
     methods, thrown = field.optional("methods"), field.optional("thrown")
-    failures = field.optional("failures")
     return FlightRecording(
         pid=field.get("pid").whole(),
         release=field.get("release").text(64),
         negotiated=tuple(_negotiated(row) for row in field.get("negotiated").items(_MOST_ROWS)),
         peers=field.get("peers").whole(),
         methods=tuple(_method(row) for row in methods.items(_MOST_ROWS)) if methods and methods.value is not None else None,
-        failures=failures.whole_or_null() if failures else None,
         thrown=tuple(_thrown(row) for row in thrown.items(_MOST_ROWS)) if thrown and thrown.value is not None else None,
         lost_bytes=field.get("lost_bytes").whole(),
         cut=field.get("cut").flag(),

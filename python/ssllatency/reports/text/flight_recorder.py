@@ -69,10 +69,11 @@ def _methods(recording: FlightRecording, page: Page) -> list[str]:
 
 
 def _failures(recording: FlightRecording, page: Page) -> list[str]:
-    if recording.failures is None:
+    if recording.thrown is None:
         return []
-    lines = page.wrapped(f"Ended for an error: {counted(recording.failures, 'connection')}.", hanging="  ")
-    for thrown in recording.thrown or ():
+    number = sum(thrown.count for thrown in recording.thrown)
+    lines = page.wrapped(f"Thrown for an error of TLS: {counted(number, 'exception')}.", hanging="  ")
+    for thrown in recording.thrown:
         lines += page.wrapped(f"{thrown.count} {printable(thrown.exception)}: {printable(thrown.message)}", "  ", "    ")
     return lines
 

@@ -47,7 +47,6 @@ STEPS = (
     JsseMethod("peer's certificates checked", "CertificateMessage$T13CertificateConsumer", "checkServerCerts"),
     JsseMethod("peer's certificates checked", "CertificateMessage$T12CertificateConsumer", "checkServerCerts"),
 )
-FAILURE = JsseMethod("failures", "Alert", "createSSLException", "(Ljava/lang/String;Ljava/lang/Throwable;)")
 _HANDSHAKE, _TIMING, _THROWN, _LOST = "jdk.TLSHandshake", "jdk.MethodTiming", "jdk.JavaExceptionThrow", "jdk.DataLoss"
 WANTED = frozenset({_HANDSHAKE, _TIMING, _THROWN, _LOST})
 
@@ -56,7 +55,7 @@ def settings(*, timed: bool) -> str:
     """Return what a JVM is asked to record, as options of JFR.start; `timed`: methods as well."""
     options = [f"+{_HANDSHAKE}#enabled=true", f"+{_HANDSHAKE}#stackTrace=false", f"+{_LOST}#enabled=true"]
     if timed:
-        methods = dict.fromkeys(f"sun.security.ssl.{step.type}::{step.name}" for step in (*STEPS, FAILURE))
+        methods = dict.fromkeys(f"sun.security.ssl.{step.type}::{step.name}" for step in STEPS)
         options += [f"+{_TIMING}#enabled=true", f"+{_TIMING}#period=endChunk", f"+{_TIMING}#filter={';'.join(methods)}"]
         options += [f"+{_THROWN}#enabled=true", f"+{_THROWN}#stackTrace=false", f"+{_THROWN}#throttle=100/s"]
     return " ".join(options)
@@ -113,11 +112,9 @@ def summary(data: bytes, pid: int, release: str, started_ns: int, *, timed: bool
     recording = FlightRecording(pid, release, rows, len(peers), lost_bytes=lost, cut=bool(cut))
     if not timed:
         return recording
-    failed = timings.get(FAILURE)
     return FlightRecording(
         *(pid, release, rows, len(peers)),
         methods=tuple(_timed(step, timings[step]) for step in STEPS if step in timings),
-        failures=failed.invocations if failed else 0,
         thrown=tuple(Thrown(*names, count) for names, count in thrown.most_common()),
         lost_bytes=lost,
         cut=bool(cut),
@@ -154,7 +151,7 @@ def _take(timings: dict[JsseMethod, _Timing], event: Event, chunk: Chunk) -> Non
     method = event.fields.get("method")
     package, _, type_ = _symbol(method, "type", "name").rpartition("/")
     name, descriptor = _symbol(method, "name"), _symbol(method, "descriptor")
-    for step in (*STEPS, FAILURE):
+    for step in STEPS:
         if (package, type_, name) == ("sun/security/ssl", step.type, step.name) and descriptor.startswith(step.descriptor):
             invocations = _whole(event.fields.get("invocations"))
             if step not in timings or invocations > timings[step].invocations:
