@@ -119,6 +119,9 @@ def test_clients_that_leave_in_the_middle(certificates: Path, leave: Callable[[i
     if not leave:
         assert "abandoned" not in [each.rule.name for each in said]
         return
+    if leave is reset and said[0].rule.name == "work_in_vain":  # a slow machine has worked for half a millisecond by then
+        assert f"{TIMES} handshakes were abandoned" in said[0].sentence
+        return
     assert said[0].rule.name == "abandoned"
     assert f"50 % of the handshakes ({TIMES}) were abandoned" in said[0].sentence
     assert f"{by} in {TIMES}" in said[0].sentence
