@@ -39,6 +39,7 @@ OF_LINT = ("--deselect", "tests/unit/test_imports.py")  # it has run these alrea
 BYTECODE = TOP / "build" / "bytecode"
 PRIVILEGED = ("bpf", "live")
 PARALLEL = ("-n", "auto")
+ALONE = ("-p", "no:xdist")  # for whose sake the plugin that runs tests again would listen, as a server with TLS does
 NONE_CHOSEN = 5  # pytest's exit status where it ran no test
 DOCTOR = (TOP / "tools" / "ssllatency", "doctor", "--quiet")
 DOCTOR_TIMEOUT_S = 120
@@ -89,7 +90,7 @@ def run_pytest(*words: str, options: Sequence[str] = ()) -> bool:
 def run_tier(tier: str, options: Sequence[str] = ()) -> bool:
     """Whether all tests of the tier passed, or those of them that pytest's `options` choose."""
     print(f"==> tests/{tier}", flush=True)
-    return run_pytest(f"tests/{tier}", *(PARALLEL if tier == "unit" else ()), options=options)
+    return run_pytest(f"tests/{tier}", *(PARALLEL if tier == "unit" else ALONE), options=options)
 
 
 class Fuzzing:

@@ -110,9 +110,11 @@ def who_pays(
 def _price(images: Iterable[TracedImage], costs: HitCosts | None) -> str:
     if costs is None:
         return "two traps into the kernel a call"
-    plans = [plan for image in images for plan in image.plan.operations if not BY_NAME[plan.operation].only_entry]
-    calls = sorted(cost_ns(plan, costs) for plan in plans) or [2 * costs.emulated]
-    return f"about {duration(calls[0])} a call{f', up to {duration(calls[-1])}' if calls[-1] >= 1.5 * calls[0] else ''}"
+    files = [image.plan for image in images]
+    calls = [plan for file in files for plan in file.operations if not BY_NAME[plan.operation].only_entry]
+    machines = [machine for file in files if (machine := file.handshake.state_machine)]
+    prices = sorted(cost_ns(plan, costs) for plan in (*calls, *machines)) or [2 * costs.emulated]
+    return f"about {duration(prices[0])} a call{f', up to {duration(prices[-1])}' if prices[-1] >= 1.5 * prices[0] else ''}"
 
 
 def _pids() -> list[int]:
