@@ -143,7 +143,7 @@ def run_quick() -> bool:
     if why := obstacle():
         print(f"==> smoke tests left out: {why}")
         return passed
-    return run_pytest("tests/live", "-m", "smoke and not slow") and passed
+    return run_pytest("tests/live", "-m", "smoke and not slow", *ALONE) and passed
 
 
 def main() -> int:
