@@ -118,7 +118,7 @@ class _Server:
 
 def _is_tracer(pid: int) -> bool:
     try:
-        return b"ssllatency" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"ssllatency.cli" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
