@@ -14,6 +14,7 @@ _LEAST_BESIDE_TOOL = 0.2  # the same where the tracer itself takes much
 _LEAST_LEFT = 0.05  # of the budget for what goes into windows, however much of it the others take
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
 RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
+_RESTED = 2  # strata in which nobody worked, the second such a long one, until all is watched again: a load pays for a look
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
 _FITS = 0.8  # of the budget: what all would take, so that it is tried whether all may be watched all the time again
@@ -45,6 +46,7 @@ class Controller:
         self._outside = 0.0  # what all others take
         self._tool: float | None = None  # what the tracer itself took lately; not known before the first stratum has ended
         self._calm = 0
+        self._resting = 0  # strata in which nobody worked
         self._roomy = 0  # strata that had room for more outside of windows
         self._patience = _CALM
 
@@ -53,7 +55,7 @@ class Controller:
         took of the time alone in which whoever pays most has run, as a load that has just come goes on."""
         if share is None or share <= self._budget:
             return False
-        self.level, self._added, self._outside, self._calm = 1, max(share, at_work), 0.0, 0
+        self.level, self._added, self._outside, self._calm, self._resting = 1, max(share, at_work), 0.0, 0, 0
         return True
 
     @property
@@ -114,6 +116,9 @@ class Controller:
         self._calm = self._calm + 1 if part > _SPARE else 0
         if self._calm >= _CALM:
             self._move(-1)
+        self._resting = self._resting + 1 if rests else 0
+        if self.level and self._resting >= _RESTED:
+            self._move(-self.level)
         least_s = RESTING_STRATUM_S if rests else STRATUM_S
         return self._schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
 

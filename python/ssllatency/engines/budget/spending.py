@@ -44,7 +44,7 @@ class Spending:
         self._began_s = clock()
         self._before = self._origin = Spent()
         self._burst = 0
-        self._run_ns = 0  # all who pay, by the last look for a rest
+        self._worked: tuple[int, int] = (0, 0)  # by the last look for a rest: what the traced ran, and what the others paid
         self._used: tuple[float, int, int] | None = None  # when tool_share() was asked, what was used by tracer and traced then
         self.overhead = OverheadFactor()
         self.rests = self.unhit = False
@@ -108,10 +108,11 @@ class Spending:
         return self._burst > before
 
     def look_for_rest(self) -> None:
-        """Looks whether anybody has worked since this was asked; asks for the share."""
+        """Look whether anybody has worked since this was asked; asks for the share. Others that run and hit no probe may do
+        whatever they like."""
         self.share()
-        run_ns = self._before.everyones_cpu_ns
-        self.rests, self._run_ns = run_ns == self._run_ns, run_ns
+        worked = self._before.cpu_ns, self._before.others_cost_ns
+        self.rests, self._worked = worked == self._worked, worked
 
     def tool_share(self) -> float | None:
         """The share that the tracer itself took since this was asked; None at first, as its start would be in it."""

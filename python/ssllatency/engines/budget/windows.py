@@ -8,6 +8,8 @@ stratum or a window begins and ends, as a server at full speed does less while i
 
 At first all is watched: only what costs too much goes into windows. While nobody works strata are longer, and their windows
 with them: a window that waited for someone to work would miss the calls that he begins with, and the shortest loads at all.
+After one such stratum all is watched again, as setting and removing probes for nobody costs more than a look at who begins to
+work.
 
 Where probes can't be set again, as perf events that take seconds to go, what costs too much is given up instead.
 """

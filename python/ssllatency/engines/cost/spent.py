@@ -49,9 +49,9 @@ class Spent:
     payments: Mapping[int, Payment] = field(default_factory=dict)
 
     @property
-    def everyones_cpu_ns(self) -> int:
-        """The run time of the traced processes, and of all others that pay; who is both counts twice."""
-        return self.cpu_ns + sum(payment.cpu_ns for payment in self.payments.values())
+    def others_cost_ns(self) -> int:
+        """What processes pay that aren't traced."""
+        return sum(payment.cost_ns for payment in self.payments.values() if not payment.traced)
 
     def share_since(self, earlier: Spent, others_weight: float = 1.0, least_s: float = LEAST_S) -> Share | None:
         """The part that tracing took in between of the traced processes' time, or of that process's which paid most of its own;
