@@ -45,6 +45,7 @@ FORMATS = {
     "text": "text/plain",
 }
 _FRESH_S = 1.1  # after so long a scrape has the counts read again
+_RESTED_S = 50.0  # after work: until the last stratum with a window has ended, and that in which it is seen that nobody works
 _SCRAPES, _BUSY_SCRAPES = 5, 2
 _APART_S = 0.7  # one more or less between busy scrapes, so that none comes when it is expected and its answer is made before
 _REGULAR_S, _LEARNING, _REGULAR_SCRAPES = 8.0, 3, 3  # between regular scrapes; how many come before they are, and then
@@ -130,6 +131,7 @@ def measure(rest_s: float) -> Results:
         work_everywhere(running, CONNECTIONS)
         time.sleep(3)  # budgets are looked at, and the first reading is the dearest
         scrape(export, "protobuf")
+        results.cpu["not scraped, just after work"] = _cpu(export, _RESTED_S, 0.0)
         for name, every_s in (("not scraped", 0.0), ("every 15 s", 15.0), ("every 2 s", 2.0)):
             results.cpu[name] = _cpu(export, rest_s, every_s)
         results.memory = _memory(export)
@@ -220,7 +222,9 @@ point here.
 {machine}
 
 {processes} processes of {services} services (each an nginx by a name of its own, with {workers} worker), all options at their
-defaults. Every service has had handshakes of TLS 1.2 and 1.3, full and resumed, and a failed one; then nobody works.
+defaults. Every service has had handshakes of TLS 1.2 and 1.3, full and resumed, and a failed one; then nobody works. *Just after work*
+are the {rested_s:.0f} s in which functions may still be watched in windows: setting and removing the probes of so many
+processes is most of it.
 
 ## CPU time without load
 
@@ -288,6 +292,7 @@ def page(results: Results, rest_s: float) -> str:
     ]
     return PAGE.format(
         machine=machine(),
+        rested_s=_RESTED_S,
         processes=results.processes,
         services=SERVICES,
         workers=WORKERS,
