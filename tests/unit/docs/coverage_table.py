@@ -67,7 +67,7 @@ _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_coun
 _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
-_GO, _GO_HANDSHAKES = f"{_OTHER}/test_go.py", f"{_OTHER}/test_go_handshakes.py"
+_GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known"
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _SAME_CODE = "the code is that of the first row, but it wasn't tried by itself"
@@ -226,7 +226,7 @@ ROWS = (
             "handshakes": _by(
                 f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
                 "test_export_and_top_count_each_handshake",
-                f"{_OTHER}/test_go_servers.py::test_each_handshake_of_caddy_is_counted",
+                "live/go/test_go_servers.py::test_each_handshake_of_caddy_is_counted",
                 "test_each_handshake_of_a_grpc_server_is_counted",
             ),
             "private key": _by(f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated"),

@@ -20,7 +20,7 @@ from tests import programs
 from tests.live.commands.export import Export
 from tests.live.commands.handshakes import PHASES, WAITS, Shake, Shakes, labels_of
 from tests.live.commands.trace import PROGRAM, losses
-from tests.live.libraries.test_go import CONNECTIONS, NEEDED, OTHERS, GoProgram
+from tests.live.go.test_go import CONNECTIONS, NEEDED, OTHERS, GoProgram
 from tests.live.screens.terminal import Terminal
 from tests.waiting import wait_for
 

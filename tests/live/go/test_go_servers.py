@@ -16,7 +16,7 @@ from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
 from tests.live.commands.handshakes import Shakes, endings, labels_of
 from tests.live.commands.trace import losses
-from tests.live.servers.go_servers import NEWEST, Caddy, caddy, etcd
+from tests.live.go.servers import NEWEST, Caddy, caddy, etcd
 from tests.live.servers.nginx import Certificate, make_certificate
 from tests.machine import needs_architecture
 
