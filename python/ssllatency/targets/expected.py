@@ -21,7 +21,7 @@ from pathlib import Path
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below, open_regular
 from ssllatency.stacks.file_names import LOADED_AS, SONAMES, is_usual
-from ssllatency.targets.identity import FileVersion, Identity, Numbers, version_of_open
+from ssllatency.targets.identity import FileVersion, Identity, MappedFile, version_of_open
 from ssllatency.targets.maps import executable_path
 from ssllatency.targets.processes import PROC, root_of
 
@@ -34,21 +34,20 @@ _LONGEST_PATH = 4096
 
 @dataclass(frozen=True)
 class ExpectedFile:
-    """A file that processes are expected to map. `descriptor` is open for reading, for as long as the caller's stack; `path` is
-    where the processes have it, `root` where their root lies for us; `version` and `numbers` are what mapped_files() and
-    mapped_version() give for who maps it. `pair` is the same for a libssl and the libcrypto that goes with it."""
+    """A file that processes are expected to map. `descriptor` is open for reading, for as long as the caller's stack; `root` is
+    where their root lies for us; `mapping`, which has no addresses yet, and `version` are what mapped_files() and
+    mapped_version() will give for who maps it."""
 
     descriptor: int
-    path: str
+    mapping: MappedFile
     root: str
     version: FileVersion
-    numbers: Numbers
-    pair: tuple[str, str, str]
 
     @property
-    def identity(self) -> Identity:
-        """Which file it is."""
-        return self.version.identity
+    def pair(self) -> tuple[str, str, str]:
+        """The same for a libssl and the libcrypto that goes with it."""
+        folder, _, name = self.mapping.path.rpartition("/")
+        return self.root, folder, name.partition(".so")[2]
 
 
 def expected_files(pids: Iterable[int], stack: ExitStack, proc: Path = PROC, *, host: bool = False) -> list[ExpectedFile]:
@@ -62,7 +61,7 @@ def expected_files(pids: Iterable[int], stack: ExitStack, proc: Path = PROC, *, 
         for path in islice(dict.fromkeys(_paths(root, inside, proc)), _MOST_PATHS):
             file = open_expected(path, root, stack) if len(in_root) < _MOST_FILES else None
             if file:
-                in_root.setdefault(file.identity, file)
+                in_root.setdefault(file.mapping.identity, file)
         files |= {identity: file for identity, file in in_root.items() if identity not in files}
     return list(files.values())
 
@@ -101,8 +100,10 @@ def _expected(descriptor: int, root: str, stack: ExitStack) -> ExpectedFile | No
         return None
     stack.callback(os.close, descriptor)
     shown = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - without links, as a process's maps show it
-    folder, _, name = shown.rpartition("/")
-    return ExpectedFile(descriptor, shown, root, *told, (root, folder, name.partition(".so")[2]))
+    version, numbers = told
+    own = None if version.identity == numbers else version.identity
+    mapping = MappedFile(shown, numbers[:2], numbers[2], "", deleted=False, own_identity=own)
+    return ExpectedFile(descriptor, mapping, root, version)
 
 
 def _roots(pids: Iterable[int], proc: Path, *, host: bool) -> list[tuple[str, list[int]]]:

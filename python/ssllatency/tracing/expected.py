@@ -12,10 +12,10 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
-from ssllatency.targets import ExpectedFile, MappedFile, Process, Selection, TracedFile, expected_files, named_files
+from ssllatency.targets import ExpectedFile, MappedFile, Process, Selection, expected_files, named_files
 from ssllatency.tracing.plan_source import File, PlanSource, file_of
 
-Planned = list[tuple[TracedFile, TracedImage]]
+Planned = list[tuple[MappedFile, TracedImage]]
 
 
 def find_expected(selection: Selection, processes: Iterable[Process], stack: ExitStack) -> list[ExpectedFile]:
@@ -34,12 +34,12 @@ def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: Pla
     A file that to the kernel may be another of them is left out. A process that maps it is found then.
     """
     source.make_ahead([as_file(file) for file in expected])
-    identities = {file.mapping.identity for file, _ in planned}
+    identities = {file.identity for file, _ in planned}
     files = list(planned)
     for file in expected:
-        image = None if file.identity in identities else image_of(file, source)
+        image = None if file.mapping.identity in identities else image_of(file, source)
         if image and len(files) < MOST_LIBRARIES and not any(image.plan.may_be(other.plan) for _, other in files):
-            files.append((_as_traced(file, image), image))
+            files.append((file.mapping, image))
     return _completed(files, expected)
 
 
@@ -47,7 +47,7 @@ def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
     """The file planned; None where it holds no TLS code that can be traced here, or can't be read."""
     with suppress(SsllatencyError):
         path = f"/proc/self/fd/{file.descriptor}"
-        plan = source.plan(path, file.path, file.root)
+        plan = source.plan(path, file.mapping.path, file.root)
         if plan.operations and plan.machine == kernel.machine():
             return TracedImage(plan, path, (), root=file.root)
     return None
@@ -55,18 +55,12 @@ def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
 
 def as_file(file: ExpectedFile) -> File:
     """The file as it is given to be planned."""
-    return file_of(f"/proc/self/fd/{file.descriptor}", file.path, file.root)
-
-
-def _as_traced(file: ExpectedFile, image: TracedImage) -> TracedFile:
-    major, minor, inode = file.numbers
-    mapping = MappedFile(file.path, (major, minor), inode, "", deleted=False, own_identity=file.identity)
-    return TracedFile(image.plan.kind, 0, mapping, ())
+    return file_of(f"/proc/self/fd/{file.descriptor}", file.mapping.path, file.root)
 
 
 def _completed(files: Planned, expected: Sequence[ExpectedFile]) -> Planned:
     """Each plan with what the library tells that goes with it. Numbers below 0 stand for the processes that will map both."""
     pairs = {pair: -number for number, pair in enumerate(dict.fromkeys(file.pair for file in expected), 1)}
-    users = {file.identity: pairs[file.pair] for file in expected}
-    plans = complete([(image.plan, (*image.pids, users.get(file.mapping.identity, 0))) for file, image in files])
+    users = {file.mapping.identity: pairs[file.pair] for file in expected}
+    plans = complete([(image.plan, (*image.pids, users.get(file.identity, 0))) for file, image in files])
     return [(file, replace(image, plan=plan)) for (file, image), plan in zip(files, plans, strict=True)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.following import Arrival, Following
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.engines.rules import Rules
 from ssllatency.engines.source import FollowingSource
 from ssllatency.errors import SsllatencyError
@@ -230,7 +230,7 @@ class Follower:
             if linked:
                 self._notes.say_late(pid, time.monotonic_ns() - arrival.at_ns)
 
-    def _take_notice(self, mapping: Mapping, number: int | None) -> None:
+    def _take_notice(self, mapping: MappingNotice, number: int | None) -> None:
         """Notes that a process has come that maps a traced file, the one of that number, and whether it came before the probes
         did."""
         if number is None:
@@ -251,7 +251,7 @@ class Follower:
             maps = False
         return maps or not exists(pid)
 
-    def _matters(self, mapping: Mapping) -> bool:
+    def _matters(self, mapping: MappingNotice) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced. Whoever maps what can't be told
         apart by what is told of it is looked at."""
         if self._resolved.selection.libraries and not self._seen.may_be_traced(mapping):

@@ -27,6 +27,7 @@ from ssllatency.targets import (
     ExpectedFile,
     Hazards,
     Identity,
+    MappedFile,
     NoTlsFile,
     Problem,
     Process,
@@ -64,7 +65,8 @@ _WAIT_FOR_TLS = "Add --wait if it starts a process for each connection, or loads
 
 @dataclass(frozen=True)
 class Resolved:
-    """Planned files with the processes that map them: `files` and `images` in the same order.
+    """Planned files with the processes that map them: `files`, as one of these maps or will map each, and `images` in the same
+    order.
 
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
@@ -78,7 +80,7 @@ class Resolved:
     everyone: bool
     warnings: tuple[str, ...]
     source: PlanSource
-    files: tuple[TracedFile, ...] = ()
+    files: tuple[MappedFile, ...] = ()
     selection: Selection = NO_SELECTION
     notes: tuple[str, ...] = ()
     following: Following | None = None
@@ -143,7 +145,7 @@ def resolve(
         notes=notes,
         following=ahead.following,
         known_files=known_files,
-        waits=bool(wait) and all(not file.pids for file in files),
+        waits=bool(wait) and not any(image.pids for image in images),
         before=before,
     )
 
@@ -177,7 +179,7 @@ class _Search:
 
     def planned(
         self, found: Sequence[TracedFile], source: PlanSource, stack: ExitStack
-    ) -> tuple[list[TracedFile], tuple[TracedImage, ...]]:
+    ) -> tuple[list[MappedFile], tuple[TracedImage, ...]]:
         """Those of the files that are still there, with `wait` those that are expected as well, and beside them their plans."""
         files, images = _planned(found, source, stack, self._problems)
         fork_server.end()
@@ -206,8 +208,8 @@ class _Search:
 
 
 def _with_expected(
-    files: list[TracedFile], images: tuple[TracedImage, ...], expected: Sequence[ExpectedFile], source: PlanSource
-) -> tuple[list[TracedFile], tuple[TracedImage, ...]]:
+    files: list[MappedFile], images: tuple[TracedImage, ...], expected: Sequence[ExpectedFile], source: PlanSource
+) -> tuple[list[MappedFile], tuple[TracedImage, ...]]:
     """The planned files, and after them the expected ones that nobody maps yet."""
     planned = add_expected(list(zip(files, images, strict=True)), expected, source)
     return [file for file, _ in planned], tuple(image for _, image in planned)
@@ -299,12 +301,12 @@ def _of_named(
 
 def _planned(
     files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem
-) -> tuple[list[TracedFile], tuple[TracedImage, ...]]:
+) -> tuple[list[MappedFile], tuple[TracedImage, ...]]:
     """Those of the files that are still there, and beside them their plans."""
     opened = _opened(files, source, stack, problem)
     if files and not opened:
         raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
-    return [file for file, _ in opened], _completed([image for _, image in opened])
+    return [file.mapping for file, _ in opened], _completed([image for _, image in opened])
 
 
 def _select(selection: Selection, problem: Problem, wait: bool | None) -> tuple[Selection, list[Process]]:
@@ -343,10 +345,10 @@ def _suffix(file: TracedFile) -> str:
     return file.path.rpartition("/")[2].partition(".so")[2]
 
 
-def _marked(files: Sequence[TracedFile], images: Iterable[TracedImage], named: Collection[Identity]) -> tuple[TracedImage, ...]:
+def _marked(files: Sequence[MappedFile], images: Iterable[TracedImage], named: Collection[Identity]) -> tuple[TracedImage, ...]:
     """The images of these files, those that weren't named as what they are."""
     pairs = zip(files, images, strict=True)
-    return tuple(replace(image, companion=file.mapping.identity not in named) for file, image in pairs)
+    return tuple(replace(image, companion=file.identity not in named) for file, image in pairs)
 
 
 def untraced_notes(processes: Iterable[Process], known_files: KnownFiles, *, beside_openssl: bool) -> tuple[str, ...]:
@@ -419,11 +421,11 @@ def library_of(image: TracedImage, *, deleted: bool = False) -> TracedLibrary:
     return TracedLibrary(image.plan.path, image.plan.build_id, image.plan.version, deleted=deleted)
 
 
-def _targets(files: list[TracedFile], images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
+def _targets(files: list[MappedFile], images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
     libraries: dict[int, list[TracedLibrary]] = defaultdict(list)
     for file, image in zip(files, images, strict=True):
         for pid in image.pids:
-            libraries[pid].append(library_of(image, deleted=file.mapping.deleted))
+            libraries[pid].append(library_of(image, deleted=file.deleted))
     return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))
 
 

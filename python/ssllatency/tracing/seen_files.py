@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ssllatency.engines.follow.mappings import Mapping
-from ssllatency.targets import FileVersion, Identity, MappedFile, Numbers, TracedFile, mapped_version, status_told
+from ssllatency.engines.follow.mappings import MappingNotice
+from ssllatency.targets import FileVersion, Identity, MappedFile, Numbers, mapped_version, status_told
 
 _MOST_EXAMINED, _MOST_DISMISSED = 16384, 65536  # files looked into in a run, and files found to hold no TLS
 
@@ -21,7 +21,7 @@ class SeenFiles:
     """`traced`: the numbers of the traced files by their identity. `hints`: the same by what maps and notices have of them.
     `shared`: the traced files to which all processes share the links, where any do."""
 
-    def __init__(self, files: Sequence[TracedFile]) -> None:
+    def __init__(self, files: Sequence[MappedFile]) -> None:
         self.traced: dict[Identity, int] = {}
         self.hints: dict[Numbers, int] = {}
         self.shared: set[Identity] = set()
@@ -33,7 +33,7 @@ class SeenFiles:
         self._settled: dict[Numbers, int] = {}  # by the numbers of a file that isn't traced, the generation of its inode
         self._confirmed: set[tuple[Numbers, int]] = set()  # such numbers and generations, in this look
         for number, file in enumerate(files):
-            self.trace(file.mapping.identity, file.mapping.numbers, file.path, number)
+            self.trace(file.identity, file.numbers, file.path, number)
 
     def begin_look(self) -> None:
         """Has the versions of files asked for anew: within one look each is asked for once."""
@@ -108,7 +108,7 @@ class SeenFiles:
         if generation and len(self._settled) < _MOST_DISMISSED:
             self._settled[numbers] = generation
 
-    def is_settled(self, mapping: Mapping) -> bool:
+    def is_settled(self, mapping: MappingNotice) -> bool:
         """Whether it is known that nothing is to be done about what was mapped, whoever has mapped it."""
         numbers, key = mapping.numbers, (mapping.numbers, mapping.generation)
         if key in self._confirmed:
@@ -124,15 +124,15 @@ class SeenFiles:
             self._confirmed.add(key)
         return known
 
-    def may_be_traced(self, mapping: Mapping) -> bool:
+    def may_be_traced(self, mapping: MappingNotice) -> bool:
         """Whether what was mapped is, by what is told of it, one of the traced files."""
         return mapping.numbers in self.hints or _name(mapping.path) in self._names
 
-    def certain(self, mapping: Mapping) -> int | None:
+    def certain(self, mapping: MappingNotice) -> int | None:
         """The number of the traced file that was mapped, where no other can have its numbers."""
         return None if mapping.numbers[:2] in self._shared else self.hints.get(mapping.numbers)
 
-    def number_told(self, mapping: Mapping, files: Sequence[MappedFile]) -> int | None:
+    def number_told(self, mapping: MappingNotice, files: Sequence[MappedFile]) -> int | None:
         """The same of a process that maps these files by now; of one that is gone by what it called the file."""
         number, file = self.certain(mapping), self.among(mapping, files)
         if number is not None:
@@ -141,7 +141,7 @@ class SeenFiles:
             return self.number_of(file)
         return self.hints.get(mapping.numbers) if _name(mapping.path) in self._names else None
 
-    def among(self, mapping: Mapping, files: Sequence[MappedFile]) -> MappedFile | None:
+    def among(self, mapping: MappingNotice, files: Sequence[MappedFile]) -> MappedFile | None:
         """Which of the files, which the process maps by now, was mapped: by its numbers, else by its name, a traced one first.
         A file of an overlay has other numbers in maps than in some kernels' notices."""
         by_numbers = [file for file in files if file.numbers == mapping.numbers]

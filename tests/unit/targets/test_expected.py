@@ -40,7 +40,7 @@ def found(tmp_path: Path, *pids: int) -> list[ExpectedFile]:
 
 
 def inodes(files: list[ExpectedFile]) -> list[int]:
-    return [file.identity[2] for file in files]
+    return [file.mapping.identity[2] for file in files]
 
 
 def test_what_the_loaders_cache_lists_is_expected_once(root: Path, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_named_library_brings_what_belongs_to_it(tmp_path: Path) -> None:
         library(tmp_path, f"/{name}")
     with ExitStack() as stack:
         files = named_files(str(tmp_path / "libssl.so.3"), stack)
-        assert [Path(file.path).name for file in files] == ["libssl.so.3", "libcrypto.so.3"]
+        assert [Path(file.mapping.path).name for file in files] == ["libssl.so.3", "libcrypto.so.3"]
         assert len({file.pair for file in files}) == 1
 
 

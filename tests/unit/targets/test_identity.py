@@ -171,7 +171,7 @@ def test_the_version_of_an_open_file_is_that_of_the_mapped_one() -> None:
             with ExitStack() as stack:
                 expected = open_expected(mapped.path, "/", stack)
                 assert expected
-                assert (expected.identity, expected.numbers) == (mapped.identity, mapped.numbers)
+                assert (expected.mapping.identity, expected.mapping.numbers) == (mapped.identity, mapped.numbers)
                 version = mapped_version(os.getpid(), mapped)
                 assert version in (expected.version, identity.FileVersion(mapped.identity))  # without times where not permitted
 

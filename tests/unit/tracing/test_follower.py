@@ -18,7 +18,7 @@ import pytest
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.follow.following import Arrival
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import FilePlan
@@ -46,7 +46,7 @@ class Kernel:
     """What the kernel would tell of processes and their mappings."""
 
     maps: dict[int, list[MappedFile]] = field(default_factory=dict)
-    told: list[Mapping] = field(default_factory=list)
+    told: list[MappingNotice] = field(default_factory=list)
     deaf: int = 0  # so often nothing is told yet
     lost: int = 0
     sees_mappings: bool = True
@@ -55,7 +55,7 @@ class Kernel:
     tells_of_children: bool = False
     watched: set[int] = field(default_factory=set)  # whose children it tells of where everyone is traced
     others: set[int] = field(default_factory=set)  # who isn't in the set
-    by_others: list[Mapping] = field(default_factory=list)
+    by_others: list[MappingNotice] = field(default_factory=list)
     counters: Any = field(default_factory=lambda: SimpleNamespace(joined=0, dropped=0))
 
     def tell_of_children(self) -> None:
@@ -68,7 +68,7 @@ class Kernel:
         started, self.started = self.started, {}
         return started
 
-    def mapped(self) -> list[Mapping]:
+    def mapped(self) -> list[MappingNotice]:
         self.deaf -= 1
         if self.deaf >= 0:
             return []
@@ -92,7 +92,7 @@ class Kernel:
     def map(self, pid: int, file: MappedFile) -> None:
         """A process maps a file, and the kernel tells of it."""
         self.maps.setdefault(pid, []).append(file)
-        self.told.append(Mapping(pid, 1, file.path, file.identity))
+        self.told.append(MappingNotice(pid, 1, file.path, file.identity))
 
 
 class Session:
@@ -135,9 +135,8 @@ class Session:
             may_link_each=True,
             has_own_links=lambda number: alone or images[number].own_links,
         )
-        traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
         everyone = selection.everything or bool(selection.libraries)
-        resolved = Resolved(tuple(images), (), everyone, (), cast("Any", None), traced, selection, waits=waits)
+        resolved = Resolved(tuple(images), (), everyone, (), cast("Any", None), tuple(files), selection, waits=waits)
         self._stack = ExitStack()
         self._follower = Follower(self, resolved, self._stack, self._extend)
 
@@ -228,7 +227,7 @@ def test_the_first_process_that_maps_a_traced_file_is_the_arrival(kernel: Kernel
     session = Session(kernel, [file], Selection(pids=(OLD,)), waits=True)
     session.look()
     assert not session.arrived
-    kernel.told = [Mapping(NEW, 1, other.path, other.identity)]
+    kernel.told = [MappingNotice(NEW, 1, other.path, other.identity)]
     session.look()
     assert not session.arrived
     kernel.map(NEW, file)
@@ -256,7 +255,7 @@ def test_those_that_mapped_a_file_before_it_was_traced_are_counted(kernel: Kerne
     kernel.map(300, new)
     session.look()
     assert session.attachment.late == {NEW, 300}
-    kernel.told = [Mapping(301, 999, new.path, new.identity), Mapping(302, 1001, new.path, new.identity)]
+    kernel.told = [MappingNotice(301, 999, new.path, new.identity), MappingNotice(302, 1001, new.path, new.identity)]
     session.look()
     assert session.attachment.late == {NEW, 300, 301}
 
@@ -285,7 +284,7 @@ def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
         descriptor = os.open(os.devnull, os.O_RDONLY)
         stack.callback(os.close, descriptor)
         return (
-            ExpectedFile(descriptor, path, root, FileVersion((8, 1, there)), (8, 1, there), ("", "", ""))
+            ExpectedFile(descriptor, mapped_file(there, path), root, FileVersion((8, 1, there)))
             if there and root == "/of/100"
             else None
         )
@@ -301,7 +300,7 @@ def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
     session.look()
-    kernel.told = [Mapping(NEW, 1, new.path, new.identity)]
+    kernel.told = [MappingNotice(NEW, 1, new.path, new.identity)]
     session.look()
     assert session.attachment.late == late
     assert [image.pids for image in session.extended] == ([()] if there == 22 else [])
@@ -317,13 +316,13 @@ def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
     looked: list[str] = []
 
     def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
-        numbers = 8, 1, int(path[-1])
-        return ExpectedFile(-1, path, root, FileVersion(numbers), numbers, ("", "", "")) if root == "/" else None
+        file = mapped_file(int(path[-1]), path)
+        return ExpectedFile(-1, file, root, FileVersion(file.identity)) if root == "/" else None
 
     def planned(found: ExpectedFile, _: object) -> None:
         nonlocal now
         now += 0.3
-        looked.append(found.path)
+        looked.append(found.mapping.path)
 
     play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
     play(monkeypatch, "root_paths", lambda _: [])
@@ -333,7 +332,7 @@ def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
     session.look()
-    kernel.told = [Mapping(NEW, 1, path, (8, 1, int(path[-1]))) for path in ("/lib/libssl.so.1", "/lib/libssl.so.2")]
+    kernel.told = [MappingNotice(NEW, 1, path, (8, 1, int(path[-1]))) for path in ("/lib/libssl.so.1", "/lib/libssl.so.2")]
     session._follower.look()
     assert looked == ["/lib/libssl.so.1"]
     session._follower.look()
@@ -423,7 +422,7 @@ def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
     # Else a slow machine tells another time at each look, and of so many sentences the last are only counted.
     monkeypatch.setattr(notes, "time", SimpleNamespace(monotonic_ns=lambda: 1_000_001))
     play(monkeypatch, "tls_candidates", candidates)
-    kernel.told = [Mapping(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
+    kernel.told = [MappingNotice(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
     session.look()
     assert 0 < len(session.extended) <= 3 * follow._MOST_FILES
     kernel.map(other, mapped_file(22))
@@ -453,7 +452,7 @@ def test_a_look_ends_in_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) ->
     looked: list[int] = []
     play(monkeypatch, "tls_candidates", candidates)
     play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
-    kernel.told = [Mapping(pid, 1, "/usr/lib/libssl.so.3", (8, 1, pid)) for pid in range(200, 260)]
+    kernel.told = [MappingNotice(pid, 1, "/usr/lib/libssl.so.3", (8, 1, pid)) for pid in range(200, 260)]
     session._follower.look()
     assert looked == [200, 201, 202]
     session._follower.look()
@@ -607,7 +606,7 @@ def test_a_child_that_maps_the_file_after_it_has_the_links_is_no_loss(
     if looked_at_before:
         session.look()
     kernel.maps[NEW] = [file]
-    kernel.told = [] if mapped_ns is None else [Mapping(NEW, mapped_ns, file.path, file.identity)]
+    kernel.told = [] if mapped_ns is None else [MappingNotice(NEW, mapped_ns, file.path, file.identity)]
     session.look()
     assert session.included == [(0, [NEW])]
     assert session.attachment.late == ({NEW} if late else set())
@@ -812,7 +811,7 @@ def test_a_process_that_maps_the_file_anew_has_it_unchanged(kernel: Kernel, monk
     session.look()
     assert session.included == []
     changed_by(monkeypatch, file.path)
-    kernel.told = [Mapping(NEW, time.monotonic_ns(), file.path, file.identity)]
+    kernel.told = [MappingNotice(NEW, time.monotonic_ns(), file.path, file.identity)]
     session.look()
     assert session.included == [(0, [NEW])]
 
@@ -853,8 +852,7 @@ def test_what_a_process_mapped_that_is_gone_is_attached_to_without_harm(
     file, new = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
 
     def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
-        numbers = new.numbers
-        return ExpectedFile(os.open(os.devnull, os.O_RDONLY), path, root, FileVersion(numbers), numbers, ("", "", ""))
+        return ExpectedFile(os.open(os.devnull, os.O_RDONLY), mapped_file(22, path), root, FileVersion(new.numbers))
 
     play(monkeypatch, "root_paths", lambda _: [])
     play(monkeypatch, "open_expected", opened)
@@ -864,7 +862,7 @@ def test_what_a_process_mapped_that_is_gone_is_attached_to_without_harm(
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)))
     session.look()
-    kernel.told = [Mapping(NEW, 1, new.path, new.identity)]
+    kernel.told = [MappingNotice(NEW, 1, new.path, new.identity)]
     session.look()
     assert [(image.pids, image.own_links) for image in session.extended] == [((), True)]
     kernel.map(102, new)

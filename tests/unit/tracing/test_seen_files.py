@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.safe_open import Status
-from ssllatency.targets import FileVersion, MappedFile, TracedFile, mapped_files
+from ssllatency.targets import FileVersion, MappedFile, mapped_files
 from ssllatency.tracing import seen_files
 from ssllatency.tracing.seen_files import SeenFiles
 
@@ -30,11 +30,11 @@ def of_subvolume(number: int, path: str = "/usr/lib/libssl.so.3") -> MappedFile:
 
 
 def seen(*traced: MappedFile) -> SeenFiles:
-    return SeenFiles([TracedFile("libssl", 1, each, (1,)) for each in traced])
+    return SeenFiles(traced)
 
 
-def told(each: MappedFile, generation: int = 5, *, pid: int = GONE, path: str = "") -> Mapping:
-    return Mapping(pid, 1, path or each.path, each.numbers, generation, each.address_range)
+def told(each: MappedFile, generation: int = 5, *, pid: int = GONE, path: str = "") -> MappingNotice:
+    return MappingNotice(pid, 1, path or each.path, each.numbers, generation, each.address_range)
 
 
 @pytest.fixture

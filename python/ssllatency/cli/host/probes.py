@@ -147,7 +147,7 @@ def _processes(resolved: Resolved) -> str:
 def _others(resolved: Resolved) -> str:
     """The other processes that map the files."""
     pids = {target.pid for target in resolved.targets}
-    wanted = {file.mapping.identity for file in resolved.files}
+    wanted = {file.identity for file in resolved.files}
     others = [process for process in all_processes() if process.pid not in pids and maps_any(process.pid, wanted)]
     if not others:
         return "No other process maps these files now."

@@ -17,7 +17,7 @@ from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.bpf.words import Table, bits_of, filled_words
-from ssllatency.engines.follow.mappings import Mapping, Mappings
+from ssllatency.engines.follow.mappings import MappingNotice, Mappings
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 
@@ -73,7 +73,7 @@ class Following:
         self._cgroup: tuple[int, int] | None = None  # the folder that the programs compare with
         self._joined: dict[int, Arrival] = {}
         self._bursts = 0
-        self.by_others: list[Mapping] = []  # what others than targets had mapped as code when `mapped` was called last
+        self.by_others: list[MappingNotice] = []  # what others than targets had mapped as code when `mapped` was called last
 
     def load_ahead(self) -> None:
         """Has a thread load what `load` waits for then."""
@@ -150,7 +150,7 @@ class Following:
         """How many notices for `mapped` were lost so far because a buffer was full."""
         return self._mappings.lost if self._mappings else 0
 
-    def mapped(self) -> list[Mapping]:
+    def mapped(self) -> list[MappingNotice]:
         """What targets have mapped as code since the last call, those among them that have ended meanwhile."""
         mappings = self._mappings.read() if self._mappings else []
         of_targets = [mapping for mapping in mappings if self._everyone or self.has_been(mapping.pid)]

@@ -32,7 +32,7 @@ _FIXED = struct.Struct("<II QQQ II QQ II")  # of a PERF_RECORD_MMAP2, behind the
 
 
 @dataclass(frozen=True)
-class Mapping:
+class MappingNotice:
     """Process `pid` has mapped the file `path` as code, at CLOCK_MONOTONIC `at_ns`. `address_range` is as map_files names it.
 
     `numbers`, major, minor and inode as maps has them, and `generation`, of the inode, are hints: files of two subvolumes can
@@ -47,14 +47,14 @@ class Mapping:
     address_range: str = ""
 
 
-def parse_record(record: bytes) -> Mapping | None:
+def parse_record(record: bytes) -> MappingNotice | None:
     """The mapping in a record of type PERF_RECORD_MMAP2, header included; None where it maps no file."""
     pid, _, start, size, _, major, minor, inode, generation, _, _ = _FIXED.unpack_from(record, _HEADER.size)
     path = record[_HEADER.size + _FIXED.size : -8].partition(b"\0")[0]
     if not path.startswith(b"/") or not inode:
         return None
     (at_ns,) = struct.unpack_from("<Q", record, len(record) - 8)
-    return Mapping(pid, at_ns, os.fsdecode(path), (major, minor, inode), generation, f"{start:x}-{start + size:x}")
+    return MappingNotice(pid, at_ns, os.fsdecode(path), (major, minor, inode), generation, f"{start:x}-{start + size:x}")
 
 
 class Mappings:
@@ -87,7 +87,7 @@ class Mappings:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def read(self) -> list[Mapping]:
+    def read(self) -> list[MappingNotice]:
         """The mappings since the last call, by processor."""
         return [mapping for buffer in self._buffers for record in self._records(buffer) if (mapping := parse_record(record))]
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
-from ssllatency.targets import ExpectedFile, MappedFile, Numbers, TracedFile, code_byte, tls_candidates
+from ssllatency.targets import MappedFile, Numbers, code_byte, tls_candidates
 from ssllatency.tracing.late.notes import Notes
 from ssllatency.tracing.links.changed_code import OWN_LINKS, endangered, unprobed
 from ssllatency.tracing.links.own_links import OwnLinks
 from ssllatency.tracing.seen_files import SeenFiles
 
-Told = dict[tuple[Numbers, str], Mapping]  # what a process has mapped, by what is told of the files
-OnDisk = tuple[ExpectedFile, Mapping, TracedImage]
+Told = dict[tuple[Numbers, str], MappingNotice]  # what a process has mapped, by what is told of the files
+OnDisk = tuple[MappedFile, MappingNotice, TracedImage]
 
 
 class LateFiles:
@@ -51,15 +51,15 @@ class LateFiles:
         numbers = [number for file in tls_candidates(pid) if (number := self._seen.number_of(file)) is not None]
         return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 
-    def add(self, pid: int, files: Sequence[TracedFile], images: Sequence[TracedImage], mapped: Told) -> None:
+    def add(self, pid: int, files: Sequence[MappedFile], images: Sequence[TracedImage], mapped: Told) -> None:
         """Has those traced that aren't yet, as the process maps them. `mapped`: what the kernel told of it."""
         fresh = []
         for file, image in zip(files, images, strict=True):
-            number = self._traced_as(pid, file.mapping, image)
+            number = self._traced_as(pid, file, image)
             if number is None:
-                fresh.append((file.mapping, image))
+                fresh.append((file, image))
             else:
-                self._seen.trace(file.mapping.identity, file.mapping.numbers, file.path, number)
+                self._seen.trace(file.identity, file.numbers, file.path, number)
         numbers = self._extended(image for _, image in fresh)
         for mapping, image in fresh:
             if image.file in numbers:
@@ -95,7 +95,7 @@ class LateFiles:
         self._extend([image for image in map(self._made_safe, images) if image])
         return {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
 
-    def _attached(self, file: MappedFile | ExpectedFile, number: int) -> None:
+    def _attached(self, file: MappedFile, number: int) -> None:
         self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._attachment.has_own_links(number))
         self._links.note(self._attachment.images[number].pids, number)
         self._attached_ns[number] = time.monotonic_ns()

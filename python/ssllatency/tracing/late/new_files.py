@@ -80,7 +80,7 @@ class NewFiles:
             if not exists(pid):  # another process may map them as well
                 self._seen.unexamine(pid, new)
             raise
-        self._files.add(pid, files, images, mapped)
+        self._files.add(pid, [file.mapping for file in files], images, mapped)
 
     def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
         """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.stacks.file_names import has_library_name
-from ssllatency.targets import ExpectedFile, open_expected, root_paths
+from ssllatency.targets import ExpectedFile, MappedFile, open_expected, root_paths
 from ssllatency.tracing.expected import image_of
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.seen_files import SeenFiles
@@ -32,7 +32,7 @@ class FilesOnDisk:
         self._attachment, self._source, self._stack, self._seen = attachment, source, stack, seen
         self._present = present
 
-    def image_of(self, mapping: Mapping) -> tuple[ExpectedFile, TracedImage] | None:
+    def image_of(self, mapping: MappingNotice) -> tuple[MappedFile, TracedImage] | None:
         """The file that the process had mapped, if it is to be traced; its descriptor stays open as long as the stack."""
         with ExitStack() as passing:
             file = self._opened(mapping, passing)
@@ -40,14 +40,15 @@ class FilesOnDisk:
                 if has_library_name(mapping.path):
                     self._attachment.late.add(mapping.pid)
                 return None
-            if file.identity in self._seen.traced:
-                if self._attachment.has_own_links(self._seen.traced[file.identity]):
+            identity = file.mapping.identity
+            if identity in self._seen.traced:
+                if self._attachment.has_own_links(self._seen.traced[identity]):
                     self._attachment.late.add(mapping.pid)
                 return None
             image = None if self._seen.has_examined(file.version) else image_of(file, self._source)
             if image is None:
                 self._seen.examine_version(file.version)
-                self._seen.settle(file.identity, file.numbers, mapping.generation)
+                self._seen.settle(identity, file.mapping.numbers, mapping.generation)
                 return None
             traced = any(image.plan.may_be(other.plan) for other in self._attachment.images)
             if traced or self._attachment.each_process:
@@ -56,11 +57,11 @@ class FilesOnDisk:
                 return None
             descriptor = os.dup(file.descriptor)
             self._stack.callback(os.close, descriptor)
-            return file, replace(image, file=f"/proc/self/fd/{descriptor}")
+            return file.mapping, replace(image, file=f"/proc/self/fd/{descriptor}")
 
-    def _opened(self, mapping: Mapping, stack: ExitStack) -> ExpectedFile | None:
+    def _opened(self, mapping: MappingNotice, stack: ExitStack) -> ExpectedFile | None:
         if self._seen.is_full:
             return None
         roots = [*root_paths(sorted(self._present())), "/"]
         opened = (open_expected(mapping.path, root, stack) for root in roots)
-        return next((file for file in opened if file and file.numbers == mapping.numbers), None)
+        return next((file for file in opened if file and file.mapping.numbers == mapping.numbers), None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.tracing.late.files import Told
 from ssllatency.tracing.late.notes import LOOK_S
 
@@ -69,7 +69,7 @@ class WaitingProcesses:
         for pid in sorted(set(pids) - self._told.keys())[: _MOST_WAITING - len(self._told)]:
             self._told[pid] = {}
 
-    def hear(self, mapping: Mapping) -> None:
+    def hear(self, mapping: MappingNotice) -> None:
         """Takes what a process has mapped, as long as there is room."""
         if mapping.pid in self._told or len(self._told) < _MOST_WAITING:
             told = self._told.setdefault(mapping.pid, {})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.catalogue import BY_NAME
@@ -72,7 +72,7 @@ class OtherUsers:
         if process and own_pids().isdisjoint((pid, process.ppid)):
             self._found[pid] = process
 
-    def hear(self, mappings: Iterable[Mapping]) -> None:
+    def hear(self, mappings: Iterable[MappingNotice]) -> None:
         """Takes what processes have mapped that weren't targets then. Whether they are is asked once more at the next look."""
         for mapping in mappings:
             if mapping.numbers in self._hints and len(self._heard) < _MOST_HEARD and mapping.pid not in self._heard:

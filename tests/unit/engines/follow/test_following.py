@@ -14,7 +14,7 @@ from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.follow.following import TargetBits, pids_of
-from ssllatency.engines.follow.mappings import Mapping, parse_record
+from ssllatency.engines.follow.mappings import MappingNotice, parse_record
 from ssllatency.engines.rules import Rules
 from ssllatency.probes.plan import FilePlan, OperationPlan
 
@@ -38,7 +38,7 @@ def record(path: bytes, *, inode: int = 316533, pid: int = 77, at_ns: int = 123_
 @pytest.mark.parametrize("path", [b"/usr/lib/libssl.so.3", b"/a", b"/" + b"x" * 6, b"/" + b"x" * 7, b"/\xff"])
 def test_a_record_tells_who_mapped_what_when(path: bytes) -> None:
     name = path.decode(errors="surrogateescape")
-    told = Mapping(77, 123_456_789, name, (254, 1, 316533), 5, "7f0000000000-7f0000001000")
+    told = MappingNotice(77, 123_456_789, name, (254, 1, 316533), 5, "7f0000000000-7f0000001000")
     assert parse_record(record(path)) == told
 
 
