@@ -14,6 +14,7 @@ from pages import DOCUMENTS, TOP, anchors, code_lines, code_spans, links, name_o
 from install.options import shown
 from install.subcommands import parsers
 from ssllatency.engines.doctor import OLDEST_KERNEL
+from ssllatency.model.handshakes import Label
 
 TARGETS = ("--port", "--unit", "--comm", "--cgroup", "--container", "--pod", "--library", "--all")
 OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of what writes tables
@@ -143,6 +144,23 @@ def test_files_that_are_named_are_there(document: Path) -> None:
     beside = [TOP / "python" / "ssllatency" / name for name in inside]
     missing = [name for name in named if not (TOP / name).exists() and not (TOP / "bpf" / name).exists()]
     assert missing + [str(path) for path in beside if not path.exists()] == []
+
+
+@_DOCUMENT
+def test_names_of_the_kernel_side_are_there(document: Path) -> None:
+    named = set(re.findall(r"\b(?:ssll|SSLL)_[A-Za-z0-9_]*[A-Za-z0-9]\b", document.read_text()))
+    assert named - kernel_names() == set()
+
+
+@cache
+def kernel_names() -> set[str]:
+    sources = (file for file in (TOP / "bpf").rglob("*") if file.suffix in (".c", ".h"))
+    return {name for file in sources for name in re.findall(r"\w+", file.read_text())}
+
+
+def test_every_label_is_in_its_document() -> None:
+    text = (TOP / "docs" / "reference" / "handshakes.md").read_text()
+    assert [label.value for label in Label if f"`{label.value}`" not in text] == []
 
 
 @_DOCUMENT
