@@ -239,8 +239,13 @@ struct ssll_targets {
 	__u64 members; /* of the wanted name or in the wanted cgroup, or forked from such a process */
 };
 
+/*
+ * A call of C while it runs. The flow that it belongs to is a stack, of a thread or of a fiber that moves between threads, and
+ * how deep in it is the stack pointer: so one address tells both. A goroutine's stack moves: see ssll_goroutine_key and
+ * ssll_frame.
+ */
 struct ssll_start_key {
-	__u64 stack;
+	__u64 stack; /* the stack pointer at the function's entry */
 	__u32 tgid;
 	__u32 operation;
 };
@@ -251,6 +256,7 @@ struct ssll_start {
 	__u64 ssl;
 };
 
+/* The flow that calls of Go belong to; each call's depth is in its frame. */
 struct ssll_goroutine_key {
 	__u64 goroutine; /* the address of the runtime's g */
 	__u32 tgid;
