@@ -13,7 +13,7 @@ TOGETHER: Place = 0, "*"
 
 @dataclass(frozen=True)
 class AcceptQueue:
-    """Where a server accepts connections; the address 0.0.0.0 or :: stands for all. `limit`: the most connections that the
+    """A place where a server accepts; the address 0.0.0.0 or :: stands for all. `limit`: the most connections that the
     queue of one socket there holds, as listen(2) was told and the system bounds; None where the kernel doesn't tell.
     `overflows`: how often a connection found no room: its client tries again 0.2 s or more later, and no handshake begins
     before. CLOSED is the place of sockets that are closed, TOGETHER that of several sockets in one network namespace of which
@@ -33,13 +33,13 @@ class AcceptQueue:
 
     @property
     def identity(self) -> tuple[int, str, int]:
-        """What it is told apart by."""
+        """The key that tells it apart."""
         return self.port, self.address, self.network
 
 
 @dataclass(frozen=True)
 class AcceptQueueReading:
-    """What is known of the accept queues of processes. `queues`: None where the kernel doesn't tell of one of them. `untold`:
+    """The known accept queues of processes. `queues`: None where the kernel doesn't tell of one of them. `untold`:
     how often a queue was full in their network namespaces of which it isn't known whether it was theirs, not in `queues`."""
 
     queues: tuple[AcceptQueue, ...] | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What identifies processes and containers, kept: when a process started, and what a container and its image are called."""
+"""Identities of processes and containers, kept: when a process started, and what a container and its image are called."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Identities:
         return process.start_time if process else None
 
     def name_of(self, container_id: str) -> str:
-        """What the runtime calls the container; "" where that isn't found."""
+        """The runtime's name of the container; "" where that isn't found."""
         kept = self._container(container_id)
         if not kept.name and self._clock_s() - kept.asked_s > _UNNAMED_S:
             kept.name = container_names([container_id], self._root).get(container_id, "")

@@ -74,7 +74,7 @@ class Part(StrEnum):
 
 
 class Fact(StrEnum):
-    """What is added up of handshakes beside their times.
+    """A count that is kept of handshakes beside their times.
 
     SOCKET: how many of them had a TCP socket that was seen; those from FLIGHTS to GONE are of these. FLIGHTS: flights of the
     peer that were waited for. FLIGHT_BYTES: the bytes of this side's largest flight. UNSENT: handshakes in which a part of a
@@ -373,7 +373,7 @@ class KeyUse:
 
 @dataclass(frozen=True)
 class Tallies:
-    """What is counted of handshakes beside their times: why they didn't succeed, the keys that they used, and `mix`, the
+    """The counts of handshakes beside their times: why they didn't succeed, the keys that they used, and `mix`, the
     successful ones by each label's values."""
 
     causes: tuple[Cause, ...] = ()

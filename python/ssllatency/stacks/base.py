@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a TLS stack is: all that the other rooms ask about one TLS library. registry.py lists those that there are.
+"""The interface of a TLS stack: all that the other rooms ask about one TLS library. registry.py lists those that there are.
 
 A stack's methods bring in what they need when they are called: commands that only ask for its tables must start without the ELF
 parser and the decoder.
@@ -111,7 +111,7 @@ class CallingConvention(StrEnum):
 
 @dataclass(frozen=True)
 class FunctionSites:
-    """Where calls of a function begin and end, by the rules of its stack.
+    """The places where calls of a function begin and end, by the rules of its stack.
 
     Each call crosses the instruction `entry` once, and exactly one of `exits`, where the register `result` tells how it ended.
     `not_taken`: the entry is a branch, and a call begins where it isn't taken. `found`: how the function was found.
@@ -129,7 +129,7 @@ class FunctionSites:
 
 @dataclass(frozen=True)
 class PhaseSites:
-    """Where a phase of handshakes, or a wait in them, begins and ends in the function from `start` to `end`, by the rules of
+    """The sites of a phase of handshakes, or of a wait in them, in the function from `start` to `end`, by the rules of
     its stack: `entry`, `not_taken` and `exits` as in FunctionSites. `operation` as in PhaseCall of a handshake's plan."""
 
     phase: Phase | Transport
@@ -155,7 +155,7 @@ class SitePlanner(Protocol):
 
 
 class Tables(Protocol):
-    """What an image's own tables say of functions that no symbol names."""
+    """The facts that an image's own tables hold of functions that no symbol names."""
 
     def find(self, operation: Operation) -> Function | None:
         """The function of the operation, None where no table leads to it."""
@@ -168,7 +168,7 @@ class Tables(Protocol):
 
 
 class Tails(Protocol):
-    """Where the functions of an image end in calls through tables."""
+    """The places where the functions of an image end in calls through tables."""
 
     def targets(self, function: int, slot: int) -> Sequence[int] | None:
         """Where the function at the address `function` jumps through the displacement `slot`; None if that isn't known, empty
@@ -310,7 +310,7 @@ class Stack(Implementation):
 
     @abstractmethod
     def version(self, image: Image) -> str:
-        """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
+        """The library's name for itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
 
     def name_and_release(self, version: str) -> tuple[str, str]:  # noqa: ARG002
         """What of the text that version() gives is the library's name, and what its release; "" where that is unknown."""

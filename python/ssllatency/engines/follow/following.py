@@ -151,7 +151,7 @@ class Following:
         return self._mappings.lost if self._mappings else 0
 
     def mapped(self) -> list[MappingNotice]:
-        """What targets have mapped as code since the last call, those among them that have ended meanwhile."""
+        """Return what targets have mapped as code since the last call, those among them that have ended meanwhile."""
         mappings = self._mappings.read() if self._mappings else []
         of_targets = [mapping for mapping in mappings if self._everyone or self.has_been(mapping.pid)]
         self.by_others = [] if self._everyone else [mapping for mapping in mappings if not self.has_been(mapping.pid)]

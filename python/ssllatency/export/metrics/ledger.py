@@ -35,7 +35,7 @@ def added(values: Iterable[Value]) -> Value:
 
 
 def since(later: Counts, earlier: Counts) -> Counts:
-    """What was counted in between."""
+    """Return what was counted in between."""
     return {row: _since(value, earlier[row]) if row in earlier else value for row, value in later.items()}
 
 

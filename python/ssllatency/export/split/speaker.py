@@ -31,7 +31,7 @@ _END_S = 5.0
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen: a host, "" for all, and a port."""
+    """An address to listen at: a host, "" for all, and a port."""
 
     host: str
     port: int

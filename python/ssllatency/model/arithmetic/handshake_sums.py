@@ -72,7 +72,7 @@ def add_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def causes_since(later: Iterable[Cause], earlier: Iterable[Cause]) -> tuple[Cause, ...]:
-    """What didn't succeed between two snapshots of one trace. ValueError where there was more earlier than later."""
+    """Return what didn't succeed between two snapshots of one trace. ValueError where there was more earlier than later."""
     return since(later, earlier, _cause, _cause_since)
 
 
@@ -82,7 +82,7 @@ def add_keys(uses: Iterable[KeyUse]) -> tuple[KeyUse, ...]:
 
 
 def add_tallies(parts: Collection[Tallies]) -> Tallies:
-    """What is counted of all."""
+    """Add what is counted of all."""
     return Tallies(
         add_causes(chain.from_iterable(part.causes for part in parts)),
         add_keys(chain.from_iterable(part.keys for part in parts)),
@@ -135,7 +135,7 @@ def merge(*parts: Handshakes) -> Handshakes:
 
 
 def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
-    """What ended between two snapshots of one trace. What didn't occur in between is left out.
+    """Return what ended between two snapshots of one trace. What didn't occur in between is left out.
 
     Extremes as for functions. What isn't a count is the later snapshot's; the slowest are those that joined the list in
     between. Raises SsllatencyError when `earlier` holds handshakes that `later` doesn't.
