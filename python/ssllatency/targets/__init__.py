@@ -25,6 +25,7 @@ from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.identity import FileVersion, Identity, MappedFile, Numbers, mapped_numbers, mapped_version, status_told
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
+from ssllatency.targets.opt_out import VARIABLE, has_opted_out, user_of
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
@@ -34,6 +35,7 @@ from ssllatency.targets.survey import Survey, survey, tls_stacks
 __all__ = [
     "MOST_OF_PROCESS",
     "OPTIONS",
+    "VARIABLE",
     "CodeState",
     "ExpectedFile",
     "FileVersion",
@@ -60,6 +62,7 @@ __all__ = [
     "expected_files",
     "fail",
     "file_identity",
+    "has_opted_out",
     "hazards",
     "holds_tls",
     "is_own",
@@ -90,5 +93,6 @@ __all__ = [
     "tls_candidates",
     "tls_files",
     "tls_stacks",
+    "user_of",
     "with_folder",
 ]

@@ -36,12 +36,14 @@ class CodeState(Enum):
     """How the code that a process runs of a file compares with the file's.
 
     CHANGED: other instructions, so that a breakpoint could kill the process. UNPROBED: it is mapped so that the kernel sets no
-    breakpoint. Breakpoints that are there, ours or another tracer's, are no change.
+    breakpoint. OFF: its owner wants none, whatever its code. Breakpoints that are there, ours or another tracer's, are no
+    change.
     """
 
     SAME = "same"
     UNPROBED = "unprobed"
     CHANGED = "changed"
+    OFF = "off"
 
 
 class _Place(NamedTuple):

@@ -18,9 +18,10 @@ from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
 from ssllatency.targets.identity import Identity, MappedFile
-from ssllatency.targets.kernel_tls import kernel_tls
 from ssllatency.targets.maps import executable_path, mapped_files
+from ssllatency.targets.opt_out import VARIABLE, has_opted_out, user_of
 from ssllatency.targets.processes import PROC, Process
+from ssllatency.targets.sockets.kernel_tls import kernel_tls
 from ssllatency.targets.sockets.listening import Listener, listeners, serving_others
 
 HeldTls = tuple[MappedFile, FileFacts]
@@ -77,7 +78,7 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     looks, closed = _look(processes, proc)
     facts, unread = _facts(looks, describe, proc)
     many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_MAPPED)
-    stacks = {look.process: _stacks(look, facts) for look in looks}
+    stacks = {look.process: _left_alone(look.process.pid, _stacks(look, facts), proc) for look in looks}
     with_tls = [process for process, implementations in stacks.items() if implementations]
     crypto = [look.process for look in looks if not stacks[look.process] and _has_lower(look, facts)]
     found = listeners((process.pid for process in with_tls), proc)
@@ -158,6 +159,14 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessSt
 
 def _untraced(name: str, version: str, linked: str, *files: HeldTls) -> ProcessStack:
     return ProcessStack(name, version, linked, f"{name} isn't traced", files, traceable=False)
+
+
+def _left_alone(pid: int, stacks: tuple[ProcessStack, ...], proc: Path) -> tuple[ProcessStack, ...]:
+    """The same, none of them traced where the process has opted out."""
+    if not stacks or not has_opted_out(pid, proc):
+        return stacks
+    reason = f"it has {VARIABLE} in its environment ({user_of(pid, proc)})"
+    return tuple(replace(stack, why_not=reason, traceable=True) if not stack.why_not else stack for stack in stacks)
 
 
 def _traceable(files: list[HeldTls], executable: str | None) -> tuple[ProcessStack, ...]:

@@ -23,16 +23,19 @@ from ssllatency.probes.costs import HitCosts
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.stopping import wait_for
 from ssllatency.targets import (
+    VARIABLE,
     MappedFile,
     Members,
     Selection,
     all_processes,
     can_have_children,
     exists,
+    has_opted_out,
     is_unified,
     kept_comm,
     members,
     tls_candidates,
+    user_of,
 )
 from ssllatency.tracing.late.files import LateFiles, OnDisk, Told
 from ssllatency.tracing.late.new_files import NewFiles
@@ -204,10 +207,26 @@ class Follower:
         mapped = following.mapped()
         if self._others:
             self._others.hear(following.by_others)
+        for mapping in (*mapped, *following.by_others):
+            self._respect(mapping)
         for mapping in mapped:
             self._take_notice(mapping, self._seen.certain(mapping))
             if self._matters(mapping):
                 self._waiting.hear(mapping)
+
+    def _respect(self, mapping: MappingNotice) -> None:
+        """Leaves a process alone that has just mapped a traced file and has opted out, where it has links of its own; else
+        says that this can't be."""
+        number = self._seen.certain(mapping)
+        if number is None or not has_opted_out(mapping.pid):
+            return
+        if not self._attachment.has_own_links(number):
+            self._notes.refuse(
+                f"{name_of(mapping.pid)} has {VARIABLE} in its environment ({user_of(mapping.pid)}), but came when all that map"
+                f" {mapping.path} had probes, and has them until this run ends: --links process spares those that come later."
+            )
+        elif self._links.has(mapping.pid, number):
+            self._links.withdraw(mapping.pid, number)
 
     def _hear_of_children(self, following: Following) -> None:
         """Attaches at once to children that have links of their own: each may make its first call at any moment."""

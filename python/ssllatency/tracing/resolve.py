@@ -48,7 +48,7 @@ from ssllatency.targets import (
     tls_stacks,
     with_folder,
 )
-from ssllatency.targets.kernel_tls import kernel_tls
+from ssllatency.targets.sockets.kernel_tls import kernel_tls
 from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import PlanSource, file_of

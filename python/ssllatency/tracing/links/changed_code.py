@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that have changed the code of a traced file in their own memory: they get no probe, which could crash them.
+"""Processes that get no probe: those that have changed the code of a traced file in their own memory, where it could crash
+them, and those whose owner has opted out.
 
 A link that processes share sets its breakpoints in each process that maps the file, traced or not. So where any of these has
-changed the code around the sites, every process to trace has links of its own, but for that one. The same is true of a file
-that comes later: nobody's change of their own memory keeps others from being traced.
+changed the code around the sites, or opted out, every process to trace has links of its own, but for that one. The same is true
+of a file that comes later: nobody's change of their own memory keeps others from being traced.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
-from ssllatency.targets import CodeState, Numbers, code_state, mapped_numbers, process_of, read_maps
+from ssllatency.targets import (
+    VARIABLE,
+    CodeState,
+    Numbers,
+    code_state,
+    has_opted_out,
+    mapped_numbers,
+    process_of,
+    read_maps,
+    user_of,
+)
 from ssllatency.targets.processes import all_pids
 from ssllatency.tracing.resolve import Resolved, library_of
 
@@ -30,7 +41,9 @@ _MOST_NAMED = 4
 _WHY = {
     CodeState.CHANGED: "has changed the code of {path} in its own memory, where a probe could crash it",
     CodeState.UNPROBED: "maps the code of {path} writable or shared, where the kernel sets no probe",
+    CodeState.OFF: f"has {VARIABLE} in its environment ({{user}})",
 }
+_NEVER = (CodeState.CHANGED, CodeState.OFF)  # states in which no link may set a probe, not even for somebody else
 OWN_LINKS = (
     "Probes are set in each traced process by itself, so that it gets none; calls that a new child makes before it has its own"
     " may be missed (such children count as traced late)."
@@ -47,8 +60,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
         return resolved
     sentence = _sentence(states, resolved.images)
     changed = {
-        number: frozenset(pid for pid, state in of_image.items() if state is CodeState.CHANGED)
-        for number, of_image in states.items()
+        number: frozenset(pid for pid, state in of_image.items() if state in _NEVER) for number, of_image in states.items()
     }
     endangered = any(changed.values())  # where the kernel sets no probe, a shared link does no harm
     if endangered and arguments.links == "shared":
@@ -59,7 +71,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
     )
     left = {pid for image in images for pid in image.pids}
     if not left and not getattr(arguments, "wait", False):
-        raise SsllatencyError(f"{sentence} No other process is left to trace: restart it without what patches it.")
+        raise SsllatencyError(f"{sentence} No other process is left to trace: restart it without {_cause(states)}.")
     if endangered and method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
         raise SsllatencyError(
             f"{sentence} This kernel can't spare it where many are traced: name up to {LINK_EACH_PROCESS} by -p."
@@ -131,7 +143,9 @@ def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, CodeState]]:
             maps = read_maps(pid)
             for number, code in opened.items():
                 state = code.state(pid, maps) if pid in whom[number].pids else None
-                if state is CodeState.CHANGED or (state is CodeState.UNPROBED and pid in whom[number].traced):
+                if state and has_opted_out(pid):
+                    state = CodeState.OFF
+                if state in _NEVER or (state is CodeState.UNPROBED and pid in whom[number].traced):
                     states[number][pid] = state
     return states
 
@@ -155,10 +169,16 @@ def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[Trace
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():
-            whose[pid].append(_WHY[state].format(path=images[number].plan.path))
+            reason = _WHY[state].format(path=images[number].plan.path, user=user_of(pid))
+            whose[pid] += [reason] if reason not in whose[pid] else []
     said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]
     said += [f"{len(whose) - _MOST_NAMED} more processes do the same"] if len(whose) > _MOST_NAMED else []
     return f"{'; '.join(said)}: no probe is set there."
+
+
+def _cause(states: Mapping[int, Mapping[int, CodeState]]) -> str:
+    is_off = any(state is CodeState.OFF for of_image in states.values() for state in of_image.values())
+    return VARIABLE if is_off else "what patches it"
 
 
 def _name(pid: int) -> str:

@@ -122,6 +122,14 @@ class OwnLinks:
         self._spared.setdefault(number, {})[pid] = time.monotonic_ns()
         self._say(sentence)
 
+    def withdraw(self, pid: int, number: int) -> None:
+        """Has the links of a process closed that has executed another program, whose owner wants none, and says so. It may have
+        had probes for some milliseconds."""
+        sentence = unprobed(self._session.attachment.images[number], [pid]).get(pid)
+        if sentence:
+            self._release({pid} & self._since_ns.keys())
+            self.spare(pid, number, sentence)
+
     def include_child(self, pid: int, parent: int) -> bool:
         """Attaches to a new child what is attached to its parent; where the parent maps none of the files all of them, for
         what the child may execute. False where the last children have taken too long. AttachError where the kernel refuses."""
