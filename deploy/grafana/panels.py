@@ -51,13 +51,16 @@ def variable(name: str, label: str, query: str, *, several: bool) -> dashboards.
 
 def lines(title: str, description: str, unit: str, *queries: Query, span: int = 12) -> timeseries.Panel:
     """Series over time."""
-    panel = timeseries.Panel().fill_opacity(8)
+    panel = timeseries.Panel().fill_opacity(8).min(0)  # else Grafana begins its axis at the least value, and noise looks large
     return _with_queries(_with_head(panel, title, description, span).unit(unit), queries)
 
 
-def stacked(title: str, description: str, unit: str, *queries: Query, span: int = 12) -> timeseries.Panel:
-    """Series that add up, one upon the other."""
+def stacked(title: str, description: str, unit: str, *queries: Query, span: int = 12, beside: str = "") -> timeseries.Panel:
+    """Series that add up, one upon the other; `beside`: one that doesn't, to compare them with."""
     panel = lines(title, description, unit, *queries, span=span).fill_opacity(60)
+    if beside:
+        alone = {"custom.stacking": {"mode": "none"}, "custom.fillOpacity": 0}
+        panel = panel.override_by_name(beside, [DynamicConfigValue(id_val=name, value=value) for name, value in alone.items()])
     return panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL))
 
 

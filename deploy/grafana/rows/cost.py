@@ -8,6 +8,8 @@ from typing import Any
 from deploy.grafana.panels import A_SECOND, CORES, COUNT, SECONDS, SHARE, lines, stacked
 from deploy.grafana.queries import HOSTS, rate
 
+_REFERENCE = "1 % of the traced processes' own"
+
 
 def panels() -> list[Any]:
     """The panels of the row, from left to right and from the top."""
@@ -27,7 +29,8 @@ def _what_is_paid() -> list[Any]:
             "In cores: traced processes, others that use the same files, and the kernel elsewhere.",
             CORES,
             (rate("ssllatency_overhead_cpu_seconds_total", HOSTS, "payer"), "{{payer}}"),
-            (rate("ssllatency_traced_cpu_seconds_total", HOSTS) + " * 0.01", "1 % of the traced processes' own"),
+            (rate("ssllatency_traced_cpu_seconds_total", HOSTS) + " * 0.01", _REFERENCE),
+            beside=_REFERENCE,
         ),
         lines(
             "Losses",

@@ -41,8 +41,8 @@ def _what_goes_wrong() -> list[Any]:
 def _kinds() -> list[Any]:
     return [
         lines(
-            "Share of resumed handshakes",
-            "Of the service's successful ones, by version.",
+            "Share of resumed handshakes, by version",
+            "Of the service's successful ones.",
             SHARE,
             (resumed(SERVICE, "tls_protocol_version"), "{{tls_protocol_version}}"),
         ),
