@@ -73,6 +73,7 @@ def _the_exporter() -> list[Any]:
             COUNT,
             (f"sum by (instance) (ssllatency_targets{{{HOSTS}}})", "{{instance}}"),
             (f"sum by (instance) (ssllatency_targets_refused_total{{{HOSTS}}})", "{{instance}} refused"),
+            (f"sum by (instance) (ssllatency_targets_spared{{{HOSTS}}})", "{{instance}} left alone"),
             span=8,
         ),
         lines(

@@ -135,6 +135,11 @@ class Follower:
         """How many processes and files couldn't be traced though they are there."""
         return self._notes.refused
 
+    @property
+    def spared(self) -> int:
+        """How many processes get no probe that would otherwise, or that share a file with those that do."""
+        return self._links.spared
+
     def wait(self, timeout_s: float, also: int | None = None) -> bool:
         """Waits so long, or until a process has done something that is to be looked at; then looks. A signal that asks for the
         end ends the wait, and so does `also`, a descriptor, once it can be read: whether it can."""

@@ -145,6 +145,10 @@ class Session:
         return self._follower.arrived
 
     @property
+    def spared(self) -> int:
+        return self._follower.spared
+
+    @property
     def anyone_left(self) -> bool:
         return self._follower.anyone_left()
 
@@ -184,6 +188,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     play(monkeypatch, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
     play(monkeypatch, "exists", lambda pid: pid in made.maps)
     play(monkeypatch, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
+    monkeypatch.setattr(own_links, "exists", lambda pid: pid in made.maps)
     monkeypatch.setattr(others, "mapped_files", lambda pid: made.maps.get(pid, []))
     monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "other", 0) if pid in made.maps else None)
     monkeypatch.setattr(others, "_pids", lambda: list(made.maps))
@@ -791,6 +796,7 @@ def test_who_has_changed_a_file_that_comes_later_keeps_nobody_else_from_being_tr
     assert kernel.watched == {NEW}
     assert sorted(session.attachment.targets) == [OLD, NEW]
     assert f"300 {CHANGED}" in session.attachment.notes
+    assert session.spared == 1
     assert any(note.startswith(f"{CHANGED} Probes are set in each traced process") for note in session.attachment.notes)
     kernel.map(NEW, file)
     kernel.started = {102: Arrival(NEW, 1), 103: Arrival(300, 1)}

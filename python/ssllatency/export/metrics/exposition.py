@@ -23,10 +23,12 @@ _ORDER = {family.name: number for number, family in enumerate(FAMILIES)}
 
 @dataclass(frozen=True)
 class Own:
-    """What this program knows of itself: how many targets it couldn't trace, what the last reading took."""
+    """What this program knows of itself: how many targets it couldn't trace, what the last reading took, and how many
+    processes are there that get no probe."""
 
     refused: int
     reading_s: float
+    spared: int = 0
 
 
 class Exposition:
@@ -94,6 +96,7 @@ class Exposition:
         if (overhead := self._overhead(snapshot.cost)) is not None:
             yield "ssllatency.overhead", (), overhead
         yield "ssllatency.targets.refused", (), own.refused
+        yield "ssllatency.targets.spared", (), own.spared
         yield "ssllatency.series", (), len(self._cap)
         yield "ssllatency.series.dropped", (), self._cap.dropped
         yield "ssllatency.reading", (), own.reading_s

@@ -137,6 +137,7 @@ FAMILIES = (
     Family("ssllatency.losses", C, "{loss}", "What should have been counted and was not.", (KIND,)),
     Family("ssllatency.targets", G, "{process}", "Processes that are traced now.", (), True),
     Family("ssllatency.targets.refused", C, "{target}", "Processes and files that could not be traced, or not any more."),
+    Family("ssllatency.targets.spared", G, "{process}", "Processes without probes: they opted out, or changed the code."),
     Family("ssllatency.series", G, "{series}", "Series in this exposition."),
     Family("ssllatency.series.dropped", C, "{series}", "Series without room: they count in the overflow series."),
     Family("ssllatency.reading", G, "s", "What the last reading of the counts took."),

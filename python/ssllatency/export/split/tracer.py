@@ -87,7 +87,7 @@ class Tracer:
         began_s = time.monotonic()
         gone = self._exposition.gone()
         snapshot = self._session.read(per_interval=True)
-        own = Own(self._follower.refused, self._took_s)
+        own = Own(self._follower.refused, self._took_s, self._follower.spared)
         self._reading = self._exposition.read(snapshot, gone, own)
         if gone:
             self._session.forget(gone)

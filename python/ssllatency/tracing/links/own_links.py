@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.source import FollowingSource
+from ssllatency.targets import exists
 from ssllatency.tracing.links.changed_code import unprobed
 
 _WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, how much is spent on new children
@@ -61,6 +62,11 @@ class OwnLinks:
     def pids(self) -> Collection[int]:
         """The processes that have links of their own, or are known to get none."""
         return self._since_ns.keys() | set().union(*self._spared.values())
+
+    @property
+    def spared(self) -> int:
+        """How many processes get no links to some file."""
+        return len(set().union(*self._spared.values()))
 
     def has(self, pid: int, number: int) -> bool:
         """Whether the process has links to that file."""
@@ -168,7 +174,7 @@ class OwnLinks:
         """Has the links closed of all processes but these: each hit walks the links of all."""
         self._mapping &= present
         for number, pids in self._spared.items():
-            self._spared[number] = {pid: since_ns for pid, since_ns in pids.items() if pid in present}
+            self._spared[number] = {pid: since_ns for pid, since_ns in pids.items() if pid in present or exists(pid)}
         self._release(self._since_ns.keys() - present)
 
     def _release(self, pids: Collection[int]) -> None:
