@@ -95,6 +95,10 @@ class Image:
                 return self._function(symbol, how_found)
         return self.unnamed.get(name)
 
+    def names_ending_in(self, suffix: str) -> list[str]:
+        """The names in .symtab that end so, of functions."""
+        return self._symbol_table.ending_in(suffix)
+
     def name_functions(self, functions: Mapping[str, Function]) -> None:
         """Takes these names for functions that something in the file tells but its symbols, in place of those taken before.
         Symbols of the file's own come first."""

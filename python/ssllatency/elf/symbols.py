@@ -140,6 +140,11 @@ class FunctionIndex:
     def __len__(self) -> int:
         return len(self._functions)
 
+    def ending_in(self, suffix: str) -> list[str]:
+        """The names of functions that end so."""
+        end = suffix.encode()
+        return [name.decode("ascii", "replace") for name in self._functions if name.endswith(end)]
+
     def find(self, name: str) -> Symbol | None:
         """The function with this name."""
         number = self._functions.get(name.encode(), _AMBIGUOUS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenSSL linked into the program: with its symbol table, by a separate debug file, and with nothing, of which it is said what
-would help. The program is the example server, which counts its own calls."""
+would help. The program is the example server, which counts its own calls. And AWS-LC as Rust's programs have it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from ssllatency.elf.image import Image
 from tests.fixtures import build
 from tests.live.commands.handshakes import Shakes, assert_books, labels_of
-from tests.live.commands.trace import PROGRAM, Trace, count
+from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.live.exact.test_async import PRIVATE_KEY, assert_told_like
 from tests.live.servers.jobs import TOP, AsyncServer, AsyncSettings, load
 
@@ -99,3 +99,28 @@ def test_with_nothing(certificates: Path, program: Path, command: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"ssllatency: bare (PID {pid}) can't be traced: {words}\n"
     assert f"Not traced in bare (PID {pid}): {words}" in " ".join(listed.stdout.split())
+
+
+def test_operations_of_aws_lc_rs_are_counted(tmp_path: Path) -> None:
+    """By functions of AWS-LC's names in rustls. A call that asks for a size isn't an operation; one that fails is."""
+    program = build.program(tmp_path, "server", "aws_lc_rs.c")
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdin
+            assert process.stdout
+            process.stdout.readline()
+            with Trace(process.pid) as trace:
+                for _ in range(CONNECTIONS):
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+                    process.stdout.readline()
+        finally:
+            process.kill()
+    counted = {
+        (name, outcome): count(trace.document, f"aws_lc_{name}", outcome)
+        for name in ("EVP_DigestSign", "RSA_sign_pss_mgf1", "EVP_PKEY_derive")
+        for outcome in ("success", "failure")
+    }
+    assert counted.pop(("EVP_PKEY_derive", "failure")) == 0
+    assert set(counted.values()) == {CONNECTIONS}
+    assert losses(trace.document) == {}

@@ -71,6 +71,8 @@ _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known"
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _SAME_CODE = "the code is that of the first row, but it wasn't tried by itself"
+_AWS_LC_RS = "live/libraries/test_static.py::test_operations_of_aws_lc_rs_are_counted"
+_MADE_FOR_IT = "by trace alone, and the test's functions are made for it; a server of rustls 0.23.46 was counted by hand"
 _NOT_TRIED = "not tried"
 _JSSE = "Java's own TLS (JSSE)"
 _JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
@@ -248,6 +250,16 @@ ROWS = (
         },
     ),
     Row("rustls", "any", "in the program or library", dict.fromkeys(COLUMNS, Rustls().instead)),
+    Row(
+        "rustls",
+        "0.23 with aws-lc-rs",
+        "in the program or library, with symbols",
+        {
+            **dict.fromkeys(COLUMNS, Rustls().instead),
+            "private key": _by(_AWS_LC_RS, but=_MADE_FOR_IT),
+            "aarch64": _NOT_TRIED,
+        },
+    ),
     *(
         Row(other.name, "any", "shared", dict.fromkeys(COLUMNS, other.instead or _NO_MORE))
         for other in BY_NAME

@@ -20,8 +20,9 @@ class Rustls(Implementation):
     marks = {"rustls": Mark(b"/rustls-", _version)}  # noqa: RUF012
     texts = (marks["rustls"].text,)
     instead = (
-        "Of rustls, which is compiled into programs, no handshake can be followed; where a program logs as the environment"
-        " variable RUST_LOG says, RUST_LOG=rustls=debug has a line for the cipher suite of each."
+        "Of rustls, which is compiled into programs, no handshake can be followed; trace shows private-key operations and key"
+        " exchanges of a program with symbols that does them by aws-lc-rs. Where a program logs as the environment"
+        " variable RUST_LOG says, RUST_LOG=rustls=debug has a line for the cipher suite of each handshake."
     )
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
