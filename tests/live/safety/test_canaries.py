@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy
 import pytest
 
 from tests import programs
@@ -32,6 +33,7 @@ SERVER = Path(__file__).parents[1] / "servers" / "python" / "canary_program.py"
 COMM = b"canary-server"  # which the commands do know
 CONNECTIONS = 5
 WINDOW = 8  # so many bytes in a row of a secret, from a multiple of so many, are a find
+_HALVES = WINDOW // 2  # of 16 bits
 _ZEROS = bytes(64)
 LABELS = "version,cipher,resumed,group,signature,client_certificate,role,process"
 REQUEST = ("req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=localhost")
@@ -51,7 +53,8 @@ class Secrets:
     def found_in(self, memory: bytes) -> set[str]:
         """The names of those of which a part is in these bytes."""
         filled = memory.replace(_ZEROS, b"")  # most of the kernel's maps: no secret has so many
-        return {name for name, secret in self.known.items() if any(window in filled for window in _windows(secret))}
+        words = {window: name for name, secret in self.known.items() for window in _windows(secret)}
+        return {words[window] for window in _those_within(filled, words)}
 
     def found_in_text(self, text: bytes) -> set[str]:
         """The same of what a command wrote, in hexadecimal or base64 too."""
@@ -69,6 +72,17 @@ def _windows(secret: bytes) -> Iterator[bytes]:
     """As it is written, and as the limbs of OpenSSL's big numbers lie in memory."""
     for order in (secret, secret[::-1]):
         yield from (order[start : start + WINDOW] for start in range(0, len(order) - WINDOW + 1, WINDOW))
+
+
+def _those_within(memory: bytes, windows: Iterable[bytes]) -> Iterator[bytes]:
+    """Those of the windows that are anywhere in these bytes. A table of how they begin comes first: they are a thousand."""
+    wanted = numpy.frombuffer(b"".join(windows), numpy.uint64)
+    begins = numpy.zeros(1 << 16, bool)
+    begins[wanted.view(numpy.uint16)[::_HALVES]] = True
+    for start in range(min(WINDOW, len(memory) - WINDOW + 1)):
+        here = numpy.frombuffer(memory, numpy.uint64, (len(memory) - start) // WINDOW, start)
+        perhaps = here[begins[here.view(numpy.uint16)[::_HALVES]]]
+        yield from (word.tobytes() for word in numpy.intersect1d(perhaps, wanted))
 
 
 def openssl(*words: str, **more: str) -> str:
