@@ -138,7 +138,6 @@ def keep_bytecode() -> None:
 def run_quick() -> bool:
     """Whether the quick ones of the pure tests passed, and one of each live kind where this machine can trace."""
     print("==> quick tests", flush=True)
-    keep_bytecode()
     passed = run_pytest("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *OF_LINT, *PARALLEL)
     if why := obstacle():
         print(f"==> smoke tests left out: {why}")
@@ -153,6 +152,7 @@ def main() -> int:
     parser.add_argument("-k", metavar="EXPRESSION", default="", help="only tests that match, as pytest has it")
     parsed, options = parser.parse_known_args()
     options += ["-k", parsed.k] if parsed.k else []
+    keep_bytecode()
     if QUICK in parsed.tiers:
         return int(not run_quick())
     tiers = parsed.tiers

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,14 @@ import pytest
 from tests import run
 
 TIERS = ["unit", "bpf", "live"]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What programs that run.py starts get; it is not that of this process."""
+    copied = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    monkeypatch.setattr(run.os, "environ", copied)
+    return copied
 
 
 @pytest.fixture
@@ -45,6 +54,17 @@ def test_all_tiers_run_where_the_machine_can_trace(ran: list[str], monkeypatch: 
     doctor(monkeypatch, tmp_path, "exit 0")
     assert run.main() == 0
     assert ran == TIERS
+
+
+@pytest.mark.parametrize("words", [TIERS, ["quick"]], ids=" ".join)
+def test_what_python_compiles_is_kept(
+    pytests: list[list[str]], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    run.main()
+    assert pytests
+    assert "PYTHONDONTWRITEBYTECODE" not in environment
+    assert environment["PYTHONPYCACHEPREFIX"] == str(run.BYTECODE)
 
 
 @pytest.mark.parametrize(("ci", "may", "status"), [("", "", 0), ("true", "", 1), ("true", "bpf", 1), ("true", "bpf live", 0)])

@@ -155,7 +155,7 @@ def test_days_of_a_server_that_forks_leave_room_for_others() -> None:
     session, services = session_of(host)
     history = History()
     history.add(read(session, services))
-    for second in range(1, 1 + round(2 * HISTORY_S)):
+    for second in range(1, 1 + round(1.2 * HISTORY_S)):
         host.second = second
         for pid in range(10 * second, 10 * second + 10):
             host.process(pid, "sshd")
