@@ -14,7 +14,8 @@
  * the ClientHello arrived, and from then to the first call. A wait for an offload is WAIT_OFFLOAD until the
  * operation was completed, and QUEUE_OFFLOAD, a part of QUEUE_SERVER, from then on; where no completion was seen, all of it is
  * WAIT_OFFLOAD, and COMPLETION is that of the others. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
- * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
+ * QUEUE_ASLEEP say what the thread did meanwhile, where that is known; of Go, QUEUE_GOROUTINES is what the thread that comes
+ * ran of its program meanwhile, so that no goroutine that was ready ran on it. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
  * OFF_CPU_RUNNABLE of OFF_CPU, OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT =
  * QUEUE_START + WALL, on a server.
  */
@@ -53,7 +54,8 @@ enum ssll_part {
 	SSLL_PART_GONE = 31,
 	SSLL_PART_CLIENT_WAIT = 32,
 	SSLL_PART_OFF_CPU_THROTTLED = 33,
-	SSLL_PARTS = 34,
+	SSLL_PART_QUEUE_GOROUTINES = 34,
+	SSLL_PARTS = 35,
 };
 
 /* What a row adds up of its handshakes beside their times. Those from FLIGHTS to GONE are of handshakes that SOCKET counts. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Handshakes of Go's crypto/tls: from the call that makes one to its return, with the waits and phases of the goroutine that
- * runs it. Time on and off processors isn't known, as a goroutine goes from thread to thread.
+ * runs it. Time on and off processors isn't known, as a goroutine goes from thread to thread. What is known of a queue is what
+ * the thread did that has come for the goroutine in the end, by clocks of the threads that run handshakes of a port.
  */
 #ifndef HANDSHAKES_GOROUTINES_BPF_H
 #define HANDSHAKES_GOROUTINES_BPF_H
@@ -52,7 +53,7 @@ __noinline int begin_with_go_hello(struct ssll_handshake *handshake, __u64 conne
 	if (!arrival)
 		return 0;
 	if (!arrival->ssl && !is_read_from((struct sock *)handshake->socket))
-		add_start(handshake, arrival);
+		add_hello(handshake, arrival);
 	arrival->ssl = NOBODY_WAITS;
 	return 0;
 }
@@ -84,6 +85,8 @@ static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
 	handshake->flags |= SSLL_FLAG_GOROUTINE;
 	handshake->calls = handshake->depth = 1;
 	handshake->watch = watch_below();
+	lookup_or_init_thread(); /* its clocks are kept from now on */
+	compare_own_clocks(frame->began_ns);
 	return begin_with_go_hello(handshake, connection);
 }
 
@@ -94,6 +97,7 @@ static __always_inline void end_in_call(struct ssll_handshake *handshake, __u64 
 		handshake->flags |= SSLL_FLAG_UNPHASED;
 	handshake->phase = 0;
 	handshake->outer_stack = 0;
+	judge_split(handshake);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;
 }
@@ -202,7 +206,11 @@ static __always_inline int end_go_wait(const struct pt_regs *ctx)
 
 	if (!handshake || !handshake->waiting)
 		return 0;
+	lookup_or_init_thread();
+	compare_own_clocks(now);
 	end_wait(handshake, connection, now);
+	if (handshake->socket)
+		keep_worker(port_of((struct sock *)handshake->socket), now);
 	handshake->since_ns = now;
 	handshake->watch = watch_below();
 	return 0;

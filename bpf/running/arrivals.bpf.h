@@ -143,7 +143,7 @@ static __always_inline int note_arrival(struct ssll_arrival *arrival, __u64 sock
 	arrival->last_ns = now;
 	if (arrival->arrived_ns)
 		return 0;
-	if (arrival->ssl)
+	if (arrival->task) /* else it isn't known which one will come */
 		read_clocks((struct task_struct *)arrival->task, arrival->tid, &arrival->clocks, now);
 	else
 		sample_workers(port_of((struct sock *)socket), now);

@@ -24,8 +24,7 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	border->throttled_ns = own_throttled();
 	border->switches = task->nvcsw + task->nivcsw;
 	border->processor = bpf_get_smp_processor_id();
-	if (bpf_core_field_exists(task->sched_info.last_arrival))
-		compare_clocks(task->sched_info.last_arrival, now);
+	compare_own_clocks(now);
 }
 
 /* From one border of a thread to the next, at which it is now. */

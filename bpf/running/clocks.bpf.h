@@ -39,6 +39,15 @@ static __always_inline void compare_clocks(__u64 switched_in, __u64 now)
 		counters->ahead_ns = ahead_ns;
 }
 
+/* The thread that runs is one whose clocks will be asked for. */
+static __always_inline void compare_own_clocks(__u64 now)
+{
+	const struct task_struct *own = own_task();
+
+	if (bpf_core_field_exists(own->sched_info.last_arrival))
+		compare_clocks(own->sched_info.last_arrival, now);
+}
+
 /* How long the thread that runs has had its processor. */
 static __always_inline __u64 run_since_switch(__u64 now)
 {
@@ -191,6 +200,23 @@ static __always_inline void add_doings(struct ssll_handshake *handshake, const s
 	handshake->parts[SSLL_PART_QUEUE_HANDSHAKES] += busy_ns;
 	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, busy_ns, run_ns);
 	handshake->parts[SSLL_PART_QUEUE_ASLEEP] += left_ns;
+}
+
+/*
+ * The same of the thread that a goroutine runs on now, whose clocks stood so at `at_ns`, before or after it became ready. So
+ * much is certain of the time since then: what passed before is taken from each. Work of the thread is other goroutines', or
+ * the runtime's own. Whether it slept doesn't matter: which other threads might have come isn't known.
+ */
+static __always_inline void add_go_doings(struct ssll_handshake *handshake, const struct ssll_clocks *before, __u64 at_ns,
+        const struct ssll_clocks *after, __u64 duration_ns, __u64 now)
+{
+	__u64 left_ns = now - at_ns, early_ns = less(left_ns, duration_ns), delay_ns, throttled_ns;
+
+	delay_ns = take_of(&left_ns, before->delay_ns, after->delay_ns);
+	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
+	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += less(delay_ns, early_ns);
+	handshake->parts[SSLL_PART_QUEUE_THROTTLED] += less(throttled_ns, early_ns);
+	handshake->parts[SSLL_PART_QUEUE_GOROUTINES] += less(take_of(&left_ns, 0, run_between(before, after, now)), early_ns);
 }
 
 #endif

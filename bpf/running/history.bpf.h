@@ -131,9 +131,9 @@ __noinline __u32 nearest_in(const struct ssll_ring *ring, __u64 moment)
 	return nearest;
 }
 
-/* The clocks of the thread that runs as they stood at that moment, which a duration until now began with; NULL where that
- * isn't known well enough. */
-static __always_inline const struct ssll_clocks *clocks_at(__u64 moment, __u64 duration_ns)
+/* The sample of the thread that runs that is nearest to a moment, which a duration until now began with; NULL where none is
+ * near enough. */
+static __always_inline const struct ssll_sample *sample_at(__u64 moment, __u64 duration_ns)
 {
 	__u64 most_ns = duration_ns / DISTANCE_OF_DURATION;
 	__u32 tid = this_thread();
@@ -151,7 +151,7 @@ static __always_inline const struct ssll_clocks *clocks_at(__u64 moment, __u64 d
 			best = sample;
 		}
 	}
-	return best && best->clocks.tid == tid ? &best->clocks : NULL;
+	return best && best->clocks.tid == tid ? best : NULL;
 }
 
 /*
@@ -162,16 +162,22 @@ __noinline int add_meanwhile(
         struct ssll_handshake *handshake, const struct ssll_clocks *expected, __u64 moment, __u64 duration_ns, __u64 now)
 {
 	const struct ssll_clocks *before = expected;
+	const struct ssll_sample *sample = NULL;
 	struct ssll_thread *thread = find_thread();
 
 	if (!handshake)
 		return 0;
-	if (!before || !before->tid || before->tid != this_thread()) /* another thread has come */
-		before = clocks_at(moment, duration_ns);
+	if (!before || !before->tid || before->tid != this_thread()) { /* another thread has come */
+		sample = sample_at(moment, duration_ns);
+		before = sample ? &sample->clocks : NULL;
+	}
 	if (!before || !thread) /* it was in no call of a handshake before */
 		return 0;
 	read_own_clocks(thread, now);
-	add_doings(handshake, before, &thread->clocks, duration_ns, now);
+	if (handshake->flags & SSLL_FLAG_GOROUTINE && sample)
+		add_go_doings(handshake, before, sample->at_ns, &thread->clocks, duration_ns, now);
+	else if (!(handshake->flags & SSLL_FLAG_GOROUTINE))
+		add_doings(handshake, before, &thread->clocks, duration_ns, now);
 	return 0;
 }
 

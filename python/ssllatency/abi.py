@@ -277,7 +277,8 @@ class Part(IntEnum):
     GONE = 31
     CLIENT_WAIT = 32
     OFF_CPU_THROTTLED = 33
-    PARTS = 34
+    QUEUE_GOROUTINES = 34
+    PARTS = 35
 
 
 class PathSize(IntEnum):
@@ -723,7 +724,7 @@ class Handshake(ctypes.Structure):
         ("machine_stack", ctypes.c_uint64),
         ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 34),
+        ("parts", ctypes.c_uint64 * 35),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -751,7 +752,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 440
+assert ctypes.sizeof(Handshake) == 448
 
 
 class Labels(ctypes.Structure):
@@ -839,7 +840,7 @@ assert ctypes.sizeof(Times) == 3896
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 34),
+        ("parts", Times * 35),
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
@@ -847,7 +848,7 @@ class HandshakeRow(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 132592
+assert ctypes.sizeof(HandshakeRow) == 136488
 
 
 class Sample(ctypes.Structure):
@@ -1029,7 +1030,7 @@ assert ctypes.sizeof(SeriesKey) == 8
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 34),
+        ("parts", ctypes.c_uint64 * 35),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -1041,7 +1042,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 392
+assert ctypes.sizeof(Single) == 400
 
 
 class Start(ctypes.Structure):

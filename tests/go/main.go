@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519;
-// or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted.
+// or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted;
+// or busy, for a server that has so many other goroutines at work as the second argument says.
 package main
 
 import (
@@ -62,6 +63,11 @@ func serve(listener net.Listener) {
 func main() {
 	if os.Args[1] == "labels" {
 		countLabels(10)
+		return
+	}
+	if os.Args[1] == "busy" {
+		spinning, _ := strconv.Atoi(os.Args[2])
+		serveBusy(spinning)
 		return
 	}
 	if connections, err := strconv.Atoi(os.Args[1]); err == nil {

@@ -27,7 +27,8 @@ class Part(StrEnum):
     QUEUE_OFFLOAD, a part of QUEUE_SERVER, until this server came back for it; where the completion wasn't seen, all of it is
     WAIT_OFFLOAD, and COMPLETION is that of the others. QUEUE is QUEUE_START and QUEUE_SERVER together, and QUEUE_HANDSHAKES to
     QUEUE_ASLEEP are what the server's thread did meanwhile, where that is known: work in other handshakes, other work,
-    runnable without a processor, held by a CPU quota, asleep or stopped. ROUND_TRIPS is the part of WAIT_PEER that the
+    runnable without a processor, held by a CPU quota, asleep or stopped; in Go programs QUEUE_GOROUTINES, other goroutines on
+    the thread that then ran the handshake's, in place of work and sleep. ROUND_TRIPS is the part of WAIT_PEER that the
     connection's shortest round trip explains, LOSSES those of its waits in which segments were lost. ON_CPU and OFF_CPU split
     CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the thread was ready to run but had no processor, and in
     the rest it slept; OFF_CPU_THROTTLED is the part of OFF_CPU_RUNNABLE in which a CPU quota held it; REST_ASLEEP is the part
@@ -71,6 +72,7 @@ class Part(StrEnum):
     GONE = "gone"
     CLIENT_WAIT = "client_wait"
     OFF_CPU_THROTTLED = "off_cpu_throttled"
+    QUEUE_GOROUTINES = "queue_goroutines"
 
 
 class Fact(StrEnum):
@@ -140,6 +142,7 @@ CLIENT_WAIT_PARTS = (Part.QUEUE_START, Part.WALL)  # of which CLIENT_WAIT is the
 MEANWHILE = (
     Part.QUEUE_HANDSHAKES,
     Part.QUEUE_OTHER,
+    Part.QUEUE_GOROUTINES,
     Part.QUEUE_RUNNABLE,
     Part.QUEUE_THROTTLED,
     Part.QUEUE_ASLEEP,

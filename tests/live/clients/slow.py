@@ -30,6 +30,14 @@ def slow(version: ssl.TLSVersion, port: int, meanwhile: Callable[[], object] = _
         return _answer(tls, plain, received)
 
 
+def slow_to_shake_hands(version: ssl.TLSVersion, port: int, meanwhile: Callable[[], object]) -> None:
+    """One handshake alone, from a client that does `meanwhile` before its last flight."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context(version).wrap_bio(received, sent)
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain:
+        _shake_hands(tls, plain, received, sent, meanwhile)
+
+
 def slow_to_read(version: ssl.TLSVersion, port: int) -> None:
     """One connection whose client takes its time before it reads the server's first flight, of which it can take little."""
     with socket.socket() as plain:

@@ -132,6 +132,11 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         + " and for 80 % of that time its thread was busy with something else than handshakes. Look at what else it does",
     ),
     (
+        queue.other_goroutines,
+        lambda side: queued(Part.QUEUE_GOROUTINES, side),
+        OF_QUEUE + " was busy with other goroutines. A higher GOMAXPROCS, where processors are idle, would shorten the queue;",
+    ),
+    (
         queue.asleep_elsewhere,
         lambda side: queued(Part.QUEUE_ASLEEP, side),
         of("33 %", "1.00 ms of 3.00 ms")

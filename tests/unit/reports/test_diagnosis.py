@@ -271,6 +271,7 @@ def test_a_server_asleep_in_rest_is_told() -> None:
 MEANWHILE = {
     Part.QUEUE_HANDSHAKES: "busy with other handshakes",
     Part.QUEUE_OTHER: "busy with something else than handshakes",
+    Part.QUEUE_GOROUTINES: "busy with other goroutines",
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
     Part.QUEUE_ASLEEP: "slept elsewhere",

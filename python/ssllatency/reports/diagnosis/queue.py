@@ -19,6 +19,7 @@ SECOND = 0.25
 _DID = {
     Part.QUEUE_HANDSHAKES: "busy with other handshakes",
     Part.QUEUE_OTHER: "busy with something else than handshakes",
+    Part.QUEUE_GOROUTINES: "busy with other goroutines",
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
 }
@@ -50,6 +51,11 @@ def saturated(case: Case) -> Evidence | None:
 def blocked_loop(case: Case) -> Evidence | None:
     """Much of the time lies in the queue while the thread is at work elsewhere."""
     return _queue(case, Part.QUEUE_OTHER)
+
+
+def other_goroutines(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue of a Go program while the thread that then comes runs other goroutines."""
+    return _queue(case, Part.QUEUE_GOROUTINES)
 
 
 def asleep_elsewhere(case: Case) -> Evidence | None:

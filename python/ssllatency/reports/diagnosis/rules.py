@@ -53,6 +53,14 @@ RULES: Sequence[Rule] = (
         About.FAULT,
     ),
     Rule(
+        queue.other_goroutines,
+        "A higher GOMAXPROCS, where processors are idle, would shorten the queue; `perf top -p PID` shows what they do, and"
+        " GODEBUG=gctrace=1 whether that is collecting garbage.",
+        "goroutines-wait-for-others",
+        Subject.QUEUE,
+        About.FAULT,
+    ),
+    Rule(
         queue.asleep_elsewhere,
         "Look for a lock, a disk, something that stops it, or a server that serves one connection after the other.",
         "the-server-sleeps",

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose time it is in a Go program: a cause is planted in the server or in its client, and the parts, the sentence and the
+client's own clock must agree on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.live.clients.counted import TLS_1_2
+from tests.live.clients.slow import slow_to_shake_hands
+from tests.live.commands.handshakes import MEANWHILE, Shakes
+from tests.live.handshakes.test_queue import said, sentences, sums
+from tests.live.libraries.test_go import BUILT, NEEDED
+from tests.live.servers.queues import felt_ns, quota
+from tests.machine import NEEDS_QUIET, leave_out
+
+pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
+TIMES = 32
+LATE_S = 0.05
+
+
+@contextmanager
+def server(name: str, spinning: int = 0) -> Iterator[tuple[int, int]]:
+    """A server on one processor at a time, with so many goroutines that never wait: its PID and port."""
+    if not (BUILT / name).is_file():
+        leave_out(f"run tools/setup-go {name}")
+    process = subprocess.Popen(
+        [BUILT / name, "busy", str(spinning)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"GOMAXPROCS": "1"},
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_goroutines_that_wait_for_others_are_in_the_servers_queue(name: str) -> None:
+    with server(name, spinning=1) as (pid, port), Shakes(pid) as shakes:
+        felt = [felt_ns(port) for _ in range(TIMES)]
+    parts = sums(shakes)
+    assert len(shakes.singles) == TIMES
+    assert parts["queue"] > 0.5 * parts["client_wait"]
+    assert parts["queue_goroutines"] > 0.5 * parts["queue"]
+    assert sum(parts.get(part, 0) for part in MEANWHILE) <= parts["queue"]
+    assert parts.get("wait_peer", 0) < 0.2 * parts["queue"]
+    assert "wait_peer_or_server" not in parts
+    assert parts["queue_start"] + parts["wall"] == parts["client_wait"] == pytest.approx(sum(felt), rel=0.05)
+    assert said(shakes)[0].rule.name == "other_goroutines"
+    assert not any(shakes.document["losses"].values())
+
+
+def test_a_quota_that_holds_a_go_program_is_told() -> None:
+    with server(NEEDED[-1], spinning=1) as (pid, port), quota(pid, 0.1), Shakes(pid) as shakes:
+        felt = [felt_ns(port) for _ in range(TIMES // 8)]
+    parts = sums(shakes)
+    assert parts["queue_throttled"] > 0.5 * parts["queue"]
+    assert parts["client_wait"] == pytest.approx(sum(felt), rel=0.05)
+    assert not any(shakes.document["losses"].values())
+
+
+def test_a_slow_client_is_not_told_as_a_late_go_program() -> None:
+    with server(NEEDED[-1]) as (pid, port), Shakes(pid) as shakes:
+        for _ in range(TIMES):
+            slow_to_shake_hands(TLS_1_2, port, lambda: time.sleep(LATE_S))
+    parts = sums(shakes)
+    assert parts["wait_peer"] > TIMES * LATE_S * 1e9
+    assert parts["wait_peer"] > 0.8 * parts["wall"]
+    assert parts["queue"] < 0.1 * parts["wait_peer"]
+    assert not any(part in parts for part in ("queue_other", "queue_handshakes", "queue_asleep"))
+    (sentence,) = sentences(shakes)
+    assert "the clients take their time, or the network delays, as" in sentence
+    assert not any(shakes.document["losses"].values())
+
+
+def test_nothing_is_said_of_a_prompt_go_program_and_prompt_clients() -> None:
+    with server(NEEDED[-1]) as (pid, port), Shakes(pid) as shakes:
+        for _ in range(2 * TIMES):
+            felt_ns(port)
+    assert {single["ending"] for single in shakes.singles} == {"success"}
+    assert any("queue_server" in single["parts_ns"] for single in shakes.singles)
+    assert [sentence for sentence in sentences(shakes) if "queue" in sentence or "waiting" in sentence] == []
+    assert not any(shakes.document["losses"].values())
