@@ -15,8 +15,8 @@ import pytest
 from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow_to_shake_hands
 from tests.live.commands.handshakes import MEANWHILE, Shakes
+from tests.live.go.test_go import BUILT, NEEDED
 from tests.live.handshakes.test_queue import said, sentences, sums
-from tests.live.libraries.test_go import BUILT, NEEDED
 from tests.live.servers.queues import felt_ns, quota
 from tests.machine import NEEDS_QUIET, leave_out
 
