@@ -222,9 +222,9 @@ point here.
 {machine}
 
 {processes} processes of {services} services (each an nginx by a name of its own, with {workers} worker), all options at their
-defaults. Every service has had handshakes of TLS 1.2 and 1.3, full and resumed, and a failed one; then nobody works. *Just after work*
-are the {rested_s:.0f} s in which functions may still be watched in windows: setting and removing the probes of so many
-processes is most of it.
+defaults. Every service has had handshakes of TLS 1.2 and 1.3, full and resumed, and a failed one; then nobody works.
+*Just after work* are the {rested_s:.0f} s in which functions may still be watched in windows: setting and removing probes is
+most of it.
 
 ## CPU time without load
 
