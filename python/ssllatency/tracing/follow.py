@@ -8,7 +8,7 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -212,26 +212,26 @@ class Follower:
         mapped = following.mapped()
         if self._others:
             self._others.hear(following.by_others)
-        for mapping in (*mapped, *following.by_others):
-            self._respect(mapping)
+        self._respect((*mapped, *following.by_others))
         for mapping in mapped:
             self._take_notice(mapping, self._seen.certain(mapping))
             if self._matters(mapping):
                 self._waiting.hear(mapping)
 
-    def _respect(self, mapping: MappingNotice) -> None:
-        """Leaves a process alone that has just mapped a traced file and has opted out, where it has links of its own; else
-        says that this can't be."""
-        number = self._seen.certain(mapping)
-        if number is None or not has_opted_out(mapping.pid):
-            return
-        if not self._attachment.has_own_links(number):
-            self._notes.refuse(
-                f"{name_of(mapping.pid)} has {VARIABLE} in its environment ({user_of(mapping.pid)}), but came when all that map"
-                f" {mapping.path} had probes, and has them until this run ends: --links process spares those that come later."
-            )
-        elif self._links.has(mapping.pid, number):
-            self._links.withdraw(mapping.pid, number)
+    def _respect(self, mapped: Iterable[MappingNotice]) -> None:
+        """Leaves processes alone that have just mapped a traced file and have opted out, where they have links of their own;
+        else says that this can't be. Each is looked at once, however often it has mapped the file."""
+        latest = {(mapping.pid, self._seen.certain(mapping)): mapping.path for mapping in mapped}
+        for (pid, number), path in latest.items():
+            if number is None or not has_opted_out(pid):
+                continue
+            if not self._attachment.has_own_links(number):
+                self._notes.refuse(
+                    f"{name_of(pid)} has {VARIABLE} in its environment ({user_of(pid)}), but came when all that map {path} had"
+                    " probes, and has them until this run ends: --links process spares those that come later."
+                )
+            elif self._links.has(pid, number):
+                self._links.withdraw(pid, number)
 
     def _hear_of_children(self, following: Following) -> None:
         """Attaches at once to children that have links of their own: each may make its first call at any moment."""

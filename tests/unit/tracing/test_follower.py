@@ -149,6 +149,10 @@ class Session:
         return self._follower.spared
 
     @property
+    def refused(self) -> int:
+        return self._follower.refused
+
+    @property
     def anyone_left(self) -> bool:
         return self._follower.anyone_left()
 
@@ -223,6 +227,25 @@ def test_who_maps_a_traced_file_later_is_a_target_where_all_share_the_links(kern
     session.look()
     assert session.included == []
     assert sorted(session.attachment.targets) == [OLD, NEW]
+
+
+def test_who_maps_a_traced_file_again_and_again_is_asked_once_whether_it_has_opted_out(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its environment may be of megabytes."""
+    asked: list[int] = []
+    monkeypatch.setattr(follow, "has_opted_out", lambda pid: not asked.append(pid))
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(everything=True))
+    for _ in range(1000):
+        kernel.told.append(MappingNotice(NEW, 1, file.path, file.identity))
+    session.look()
+    assert asked == [NEW]
+    assert session.refused == 1
+    kernel.told.append(MappingNotice(NEW, 1, file.path, file.identity))
+    session.look()
+    assert session.refused == 1
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["there", "gone"])

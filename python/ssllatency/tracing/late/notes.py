@@ -39,9 +39,10 @@ class Notes:
             self._dropped = dropped
 
     def refuse(self, sentence: str) -> None:
-        """Says why something isn't traced."""
-        self.refused += 1
-        self.say(sentence)
+        """Says why something isn't traced, once."""
+        if sentence not in self._notes:
+            self.refused += 1
+            self.say(sentence)
 
     def say_late(self, pid: int, by_ns: float) -> None:
         """Says how long after its start a process was traced."""
