@@ -50,7 +50,7 @@ class Spent:
 
     @property
     def others_cost_ns(self) -> int:
-        """What processes pay that aren't traced."""
+        """The payments of processes that aren't traced."""
         return sum(payment.cost_ns for payment in self.payments.values() if not payment.traced)
 
     def share_since(self, earlier: Spent, others_weight: float = 1.0, least_s: float = LEAST_S) -> Share | None:
