@@ -274,7 +274,7 @@ much processor time as any other scrape.
 - Of a process that hasn't run since it was last looked at nothing is looked at.
 - Which series have a place of their own is found by which object their labels are, and the overflow is added up again only
   where a value in it is another.
-- When nobody has worked for 12 seconds no probe is set or removed any more for the windows of `--budget`.
+- When no traced process has run for two strata of `--budget`, 12 seconds to a minute, no probe is set or removed any more.
 """
 
 

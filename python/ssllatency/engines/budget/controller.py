@@ -117,7 +117,7 @@ class Controller:
         if self._calm >= _CALM:
             self._move(-1)
         self._resting = self._resting + 1 if rests else 0
-        if self.level and self._resting >= _RESTED:
+        if self.level and self._resting >= _RESTED and excess_s <= 0:
             self._move(-self.level)
         least_s = RESTING_STRATUM_S if rests else STRATUM_S
         return self._schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)

@@ -199,6 +199,20 @@ def test_when_nobody_has_worked_for_a_while_all_is_watched_and_nothing_is_set_or
     assert holds(sampling.estimates[0].count, server.calls[Tier.DATA])
 
 
+@pytest.mark.parametrize(("rests_s", "works_s"), [(25.0, 0.3), (14.0, 0.3)])
+def test_a_load_that_comes_back_after_each_rest_keeps_the_budget(rests_s: float, works_s: float) -> None:
+    """A tenth of a processor is taken for granted. Each time that all is watched again, the load pays for a look."""
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, rests=True)
+    windows = watch(server)
+    for _ in range(40):
+        server.rests = True
+        run(server, windows, rests_s)
+        server.rests = False
+        run(server, windows, works_s)
+    windows.finish()
+    assert share(server) <= 1.1 * BUDGET * 0.1
+
+
 @pytest.mark.parametrize("hits", [0, 20_000])
 def test_others_work_where_they_hit_probes_and_not_where_they_only_run(hits: int) -> None:
     server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, busy=False, other_rate=100_000)
