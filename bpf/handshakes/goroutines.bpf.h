@@ -198,6 +198,19 @@ static __always_inline int begin_go_wait(const struct pt_regs *ctx)
 	return 0;
 }
 
+/* The thread that runs is one that handshakes come to at a server's port. A client's port is of one connection. */
+__noinline int keep_go_worker(struct ssll_handshake *handshake, __u64 connection, __u64 now)
+{
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+	bool server = false;
+
+	if (!handshake || !library || !handshake->socket)
+		return 0;
+	if (read_go_server(connection, library, &server) && server)
+		keep_worker(port_of((struct sock *)handshake->socket), now);
+	return 0;
+}
+
 /* It runs again. */
 static __always_inline int end_go_wait(const struct pt_regs *ctx)
 {
@@ -209,8 +222,7 @@ static __always_inline int end_go_wait(const struct pt_regs *ctx)
 	lookup_or_init_thread();
 	compare_own_clocks(now);
 	end_wait(handshake, connection, now);
-	if (handshake->socket)
-		keep_worker(port_of((struct sock *)handshake->socket), now);
+	keep_go_worker(handshake, connection, now);
 	handshake->since_ns = now;
 	handshake->watch = watch_below();
 	return 0;
