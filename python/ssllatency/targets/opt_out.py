@@ -9,13 +9,14 @@ file system keeps the reader waiting.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from ssllatency.targets.processes import PROC
 
 VARIABLE = "SSLLATENCY_OFF"
 _LONGEST = (6 << 20) + (1 << 12)  # bytes: what the kernel allows for arguments and environment together
-_UNSET = (b"", b"0")
+_SET = re.compile(rb"\0" + VARIABLE.encode() + rb"=(?!0?\0)")  # without a list of what may be millions of others
 
 
 def has_opted_out(pid: int, proc: Path = PROC) -> bool:
@@ -23,13 +24,10 @@ def has_opted_out(pid: int, proc: Path = PROC) -> bool:
     can't be traced either."""
     try:
         with (proc / str(pid) / "environ").open("rb", buffering=0) as file:
-            text = _read(file.fileno())
+            text = b"\0" + _read(file.fileno()) + b"\0"
     except OSError:
         return False
-    name = VARIABLE.encode() + b"="
-    return any(
-        entry.startswith(name) and entry[len(name) :] not in _UNSET for entry in (text.split(b"\0") if name in text else ())
-    )
+    return _SET.search(text) is not None
 
 
 def user_of(pid: int, proc: Path = PROC) -> str:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.follow.following import Arrival, Following
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.engines.rules import Rules
@@ -222,14 +223,18 @@ class Follower:
         """Leaves processes alone that have just mapped a traced file and have opted out, where they have links of their own;
         else says that this can't be. Each is looked at once, however often it has mapped the file."""
         latest = {(mapping.pid, self._seen.certain(mapping)): mapping.path for mapping in mapped}
+        off = {pid for pid in {pid for pid, number in latest if number is not None} if has_opted_out(pid)}
         for (pid, number), path in latest.items():
-            if number is None or not has_opted_out(pid):
+            if pid not in off or number is None:
                 continue
+            who = f"{name_of(pid)} has {VARIABLE} in its environment ({user_of(pid)})"
             if not self._attachment.has_own_links(number):
                 self._notes.refuse(
-                    f"{name_of(pid)} has {VARIABLE} in its environment ({user_of(pid)}), but came when all that map {path} had"
-                    " probes, and has them until this run ends: --links process spares those that come later."
+                    f"{who}, but came when all that map {path} had probes, and has them until this run ends: --links process"
+                    " spares those that come later."
                 )
+            elif self._links.has(pid, number) and self._attachment.method is Method.PERF:
+                self._notes.refuse(f"{who}, but had probes when it executed its program, and has them until this run ends.")
             elif self._links.has(pid, number):
                 self._links.withdraw(pid, number)
 

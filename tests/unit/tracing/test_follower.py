@@ -248,6 +248,27 @@ def test_who_maps_a_traced_file_again_and_again_is_asked_once_whether_it_has_opt
     assert session.refused == 1
 
 
+@pytest.mark.parametrize(("method", "left"), [(Method.MULTI, False), (Method.PERF, True)])
+def test_who_opts_out_while_it_has_links_loses_them_or_it_is_said_that_it_can_not(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, method: Method, left: bool
+) -> None:
+    off: set[int] = set()
+    monkeypatch.setattr(follow, "has_opted_out", lambda pid: pid in off)
+    monkeypatch.setattr(own_links, "unprobed", lambda _, pids: {pid: "No probe is set there." for pid in pids if pid in off})
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True, method=method)
+    kernel.map(NEW, file)
+    session.look()
+    assert session.included == [(0, [NEW])]
+    off.add(NEW)
+    kernel.map(NEW, file)
+    session.look()
+    assert session.released == ([] if left else [NEW])
+    assert ("No probe is set there." in session.attachment.notes) is not left
+    assert any("until this run ends" in note for note in session.attachment.notes) is left
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["there", "gone"])
 def test_the_first_process_that_maps_a_traced_file_is_the_arrival(kernel: Kernel, ended: bool) -> None:
     file, other = mapped_file(11), mapped_file(22, "/usr/bin/true")

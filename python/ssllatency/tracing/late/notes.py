@@ -10,6 +10,7 @@ from ssllatency.targets import exists, process_of
 
 LOOK_S = 1.0  # how often it is looked who is there, at least
 _MOST_NOTES = 20
+_MOST_REMEMBERED = 1024  # sentences about what can't be traced
 
 
 class Notes:
@@ -19,6 +20,7 @@ class Notes:
     def __init__(self, notes: list[str]) -> None:
         self.refused = 0
         self._notes = notes
+        self._refused: set[str] = set()
         self._unsaid = self._dropped = 0
 
     def say(self, sentence: str) -> None:
@@ -39,10 +41,14 @@ class Notes:
             self._dropped = dropped
 
     def refuse(self, sentence: str) -> None:
-        """Says why something isn't traced, once."""
-        if sentence not in self._notes:
-            self.refused += 1
-            self.say(sentence)
+        """Says why something isn't traced, and counts it once, as far as that is remembered."""
+        if sentence in self._refused:
+            return
+        if len(self._refused) >= _MOST_REMEMBERED:
+            self._refused.clear()
+        self._refused.add(sentence)
+        self.refused += 1
+        self.say(sentence)
 
     def say_late(self, pid: int, by_ns: float) -> None:
         """Says how long after its start a process was traced."""
