@@ -20,6 +20,7 @@ from tests.live.servers.jobs import AsyncServer, AsyncSettings, offload
 from tests.live.servers.python_ssl import TlsSettings
 from tests.live.servers.queues import quota
 from tests.live.victims.obedient import compiled, with_certificate
+from tests.machine import NEEDS_QUIET
 
 pytestmark = pytest.mark.usefixtures("tracing")
 WAITS = {
@@ -136,6 +137,7 @@ class Offload:
     rule: str = ""
 
 
+@NEEDS_QUIET
 @pytest.mark.parametrize(
     "planted",
     [
