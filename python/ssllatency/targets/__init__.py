@@ -25,7 +25,7 @@ from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.identity import FileVersion, Identity, MappedFile, Numbers, mapped_numbers, mapped_version, status_told
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
-from ssllatency.targets.opt_out import VARIABLE, has_opted_out, user_of
+from ssllatency.targets.opt_out import VARIABLE, has_opted_out, opt_out_reason
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
@@ -80,6 +80,7 @@ __all__ = [
     "open_expected",
     "open_mapped",
     "open_shared",
+    "opt_out_reason",
     "possible_hazards",
     "process_of",
     "read_maps",
@@ -93,6 +94,5 @@ __all__ = [
     "tls_candidates",
     "tls_files",
     "tls_stacks",
-    "user_of",
     "with_folder",
 ]

@@ -30,14 +30,15 @@ def has_opted_out(pid: int, proc: Path = PROC) -> bool:
     return _SET.search(text) is not None
 
 
-def user_of(pid: int, proc: Path = PROC) -> str:
-    """The user that the process runs as, by number as this machine counts them: "user 33"; "user unknown" where it is gone."""
+def opt_out_reason(pid: int, proc: Path = PROC) -> str:
+    """Return why a process that has opted out gets no probe, and who owns it, by number as this machine counts users:
+    "has SSLLATENCY_OFF in its environment (user 33)"; "(user unknown)" where it is gone."""
     try:
         status = (proc / str(pid) / "status").read_text(errors="replace")
     except OSError:
         status = ""
-    number = next((line.split()[1] for line in status.splitlines() if line.startswith("Uid:")), "unknown")
-    return f"user {number}"
+    user = next((line.split()[1] for line in status.splitlines() if line.startswith("Uid:")), "unknown")
+    return f"has {VARIABLE} in its environment (user {user})"
 
 
 def _read(descriptor: int) -> bytes:

@@ -19,7 +19,7 @@ from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
 from ssllatency.targets.identity import Identity, MappedFile
 from ssllatency.targets.maps import executable_path, mapped_files
-from ssllatency.targets.opt_out import VARIABLE, has_opted_out, user_of
+from ssllatency.targets.opt_out import has_opted_out, opt_out_reason
 from ssllatency.targets.processes import PROC, Process
 from ssllatency.targets.sockets.kernel_tls import kernel_tls
 from ssllatency.targets.sockets.listening import Listener, listeners, serving_others
@@ -165,7 +165,7 @@ def _left_alone(pid: int, stacks: tuple[ProcessStack, ...], proc: Path) -> tuple
     """The same, none of them traced where the process has opted out."""
     if not stacks or not has_opted_out(pid, proc):
         return stacks
-    reason = f"it has {VARIABLE} in its environment ({user_of(pid, proc)})"
+    reason = f"it {opt_out_reason(pid, proc)}"
     return tuple(replace(stack, why_not=reason, traceable=True) if not stack.why_not else stack for stack in stacks)
 
 

@@ -24,7 +24,6 @@ from ssllatency.probes.costs import HitCosts
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.stopping import wait_for
 from ssllatency.targets import (
-    VARIABLE,
     MappedFile,
     Members,
     Selection,
@@ -35,8 +34,8 @@ from ssllatency.targets import (
     is_unified,
     kept_comm,
     members,
+    opt_out_reason,
     tls_candidates,
-    user_of,
 )
 from ssllatency.tracing.late.files import LateFiles, OnDisk, Told
 from ssllatency.tracing.late.new_files import NewFiles
@@ -227,7 +226,7 @@ class Follower:
         for (pid, number), path in latest.items():
             if pid not in off or number is None:
                 continue
-            who = f"{name_of(pid)} has {VARIABLE} in its environment ({user_of(pid)})"
+            who = f"{name_of(pid)} {opt_out_reason(pid)}"
             if not self._attachment.has_own_links(number):
                 self._notes.refuse(
                     f"{who}, but came when all that map {path} had probes, and has them until this run ends: --links process"

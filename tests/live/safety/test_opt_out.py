@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.live.commands.trace import Document, Trace, TraceError, count
 from tests.live.servers.file_systems import openssl_in
 from tests.live.servers.late import Late, late
+from tests.live.victims.hooked import code_bounds
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 5
@@ -96,14 +96,8 @@ def test_a_traced_process_that_executes_itself_anew_opts_out(certificates: Path,
             server.go()
             server.do("load")
             trace.wait_until_said(f"(PID {server.process.pid}) has SSLLATENCY_OFF")
-            assert code_of(server.process.pid, libssl) == code_from(libssl, len(code_of(server.process.pid, libssl)))
+            start, end = code_bounds(libssl)
+            assert code_of(server.process.pid, libssl)[: end - start] == libssl.read_bytes()[start:end]
             server.do(f"serve {TIMES}", TIMES)
             plain.do(f"serve {TIMES}", TIMES)
     assert count(trace.document, HANDSHAKE) == TIMES
-
-
-def code_from(library: Path, size: int) -> bytes:
-    """The same as the file has it."""
-    shown = subprocess.run(["readelf", "-lW", library], capture_output=True, text=True, check=True).stdout
-    (offset,) = re.findall(r"^ +LOAD +(0x[0-9a-f]+) .* R E ", shown, re.MULTILINE)
-    return library.read_bytes()[int(offset, 16) :][:size]

@@ -30,7 +30,7 @@ def hook_of(library: Path, function: str) -> Hook:
     """A hook of the function that does nothing. The copy lies where the code ends, in the rest of its page."""
     if platform.machine() != "x86_64":
         pytest.skip("the hook is of x86-64 instructions")
-    start, end = _code(library)
+    start, end = code_bounds(library)
     function_at, content = _offset(library, function), library.read_bytes()
     code, size = content[function_at : function_at + _COPY_SIZE], 0
     for instruction in capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64).disasm(code, 0):
@@ -70,7 +70,7 @@ def _jump(at: int, to: int) -> bytes:
     return _JUMP + (to - at - _JUMP_SIZE).to_bytes(4, "little", signed=True)
 
 
-def _code(library: Path) -> tuple[int, int]:
+def code_bounds(library: Path) -> tuple[int, int]:
     """Where the code is, by offsets in the file, which are the addresses in it as well."""
     for line in _said("readelf", "-lW", str(library)).splitlines():
         words = line.split()

@@ -12,7 +12,7 @@ from tests import schema
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
-from ssllatency.targets import VARIABLE, all_processes, has_opted_out, listing, survey, user_of
+from ssllatency.targets import VARIABLE, all_processes, has_opted_out, listing, opt_out_reason, survey
 from ssllatency.tracing.jfr.attach import open_jvm
 
 LIBSSL = FileFacts(("libssl",), "", "aa11", name="OpenSSL")
@@ -49,14 +49,14 @@ def test_no_more_is_read_than_a_process_can_be_given(tmp_path: Path) -> None:
 
 def test_who_is_gone_has_not(tmp_path: Path) -> None:
     assert not has_opted_out(7, tmp_path)
-    assert user_of(7, tmp_path) == "user unknown"
+    assert opt_out_reason(7, tmp_path) == "has SSLLATENCY_OFF in its environment (user unknown)"
 
 
 def test_a_real_process(spawn: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "1")
     child = spawn("/bin/cat")
     assert has_opted_out(child.pid)  # type: ignore[attr-defined]
-    assert user_of(child.pid) == f"user {os.getuid()}"  # type: ignore[attr-defined]
+    assert opt_out_reason(child.pid) == f"has SSLLATENCY_OFF in its environment (user {os.getuid()})"  # type: ignore[attr-defined]
     assert not has_opted_out(os.getpid())  # set only now, not when it was executed
 
 

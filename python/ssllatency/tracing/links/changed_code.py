@@ -30,9 +30,9 @@ from ssllatency.targets import (
     code_state,
     has_opted_out,
     mapped_numbers,
+    opt_out_reason,
     process_of,
     read_maps,
-    user_of,
 )
 from ssllatency.targets.processes import all_pids
 from ssllatency.tracing.resolve import Resolved, library_of
@@ -41,7 +41,7 @@ _MOST_NAMED = 4
 _WHY = {
     CodeState.CHANGED: "has changed the code of {path} in its own memory, where a probe could crash it",
     CodeState.UNPROBED: "maps the code of {path} writable or shared, where the kernel sets no probe",
-    CodeState.OFF: f"has {VARIABLE} in its environment ({{user}})",
+    CodeState.OFF: "{reason}",
 }
 _NEVER = (CodeState.CHANGED, CodeState.OFF)  # states in which no link may set a probe, not even for somebody else
 OWN_LINKS = (
@@ -169,7 +169,7 @@ def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[Trace
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():
-            reason = _WHY[state].format(path=images[number].plan.path, user=user_of(pid))
+            reason = _WHY[state].format(path=images[number].plan.path, reason=opt_out_reason(pid))
             whose[pid] += [reason] if reason not in whose[pid] else []
     said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]
     said += [f"{len(whose) - _MOST_NAMED} more processes do the same"] if len(whose) > _MOST_NAMED else []
