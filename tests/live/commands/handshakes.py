@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.reports.documents.timed import exponential_fields
 from tests import schema
 from tests.live.commands.trace import Document, Trace
+from tests.waiting import wait_for
 
 PHASES = ("private_key", "key_exchange", "peer_verification", "session_lookup", "callbacks", "rest")
 WAITS = (
@@ -45,6 +46,16 @@ class Shakes(Trace):
         """How often this text is in what has been printed so far."""
         file = self._output.fileno()
         return os.pread(file, os.fstat(file).st_size, 0).decode().count(text)
+
+    def learn(self, shake_hands: Callable[[], object]) -> None:
+        """Has handshakes made until the tool has learned that their server reads its sockets itself, and watches those reads:
+        only then is the ClientHello's arrival known."""
+
+        def has_learned() -> bool:
+            shake_hands()
+            return self.printed("wait_hello") > 0
+
+        wait_for(has_learned)
 
     def _keep(self, text: str) -> None:
         *lines, last = text.splitlines()

@@ -127,8 +127,9 @@ def test_a_socket_that_blocks(certificates: Path) -> None:
 
 
 def test_a_callback_that_sleeps(certificates: Path) -> None:
-    """The time is the application's, and off the processor."""
-    nap_ns = 30_000_000
+    """The time is the application's, and off the processor: a thread's clock may be behind by a tick where a call begins, so
+    that what it did before is taken for the call's."""
+    nap_ns, tick_ns = 30_000_000, 10_000_000  # the longest tick, as of CONFIG_HZ=100
     with (
         TlsServer(certificates, TlsSettings(sleep_s=nap_ns / 1e9)) as server,
         Shakes(server.pid) as shakes,
@@ -139,7 +140,7 @@ def test_a_callback_that_sleeps(certificates: Path) -> None:
     for single in shakes.singles:
         assert single["parts_ns"]["callbacks"] >= nap_ns
     assert split(shakes.singles) == list(shakes.singles)
-    assert all(single["parts_ns"]["off_cpu"] >= nap_ns for single in shakes.singles)
+    assert all(single["parts_ns"]["off_cpu"] >= nap_ns - tick_ns for single in shakes.singles)
     assert all(single["parts_ns"].get("rest_asleep", 0) < nap_ns / 2 for single in shakes.singles)
     assert_books(shakes)
 

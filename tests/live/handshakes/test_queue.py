@@ -46,13 +46,6 @@ def sums(shakes: Shakes, last: int = 0) -> dict[str, int]:
     return total
 
 
-def learn(port: int) -> None:
-    """Handshakes from which the tool learns that the server reads its sockets itself."""
-    for _ in range(4):
-        felt_ns(port)
-    time.sleep(0.5)
-
-
 def said(shakes: Shakes) -> list[Diagnosis]:
     handshakes = from_document(shakes.document).handshakes
     assert handshakes
@@ -174,7 +167,7 @@ def test_a_quota_is_told_from_neighbours_inside_calls(certificates: Path) -> Non
 def test_an_application_that_writes_a_flight_late_owns_that_time(certificates: Path) -> None:
     """Its client waits for the flight meanwhile, and gets the last one as late, which no call comes after."""
     with late_server(certificates, Late(write_s=LATE_S, pieces=1)) as (pid, port), Shakes(pid) as shakes:
-        learn(port)
+        shakes.learn(lambda: felt_ns(port))
         felt = [felt_ns(port) for _ in range(TIMES)]
     parts = sums(shakes, TIMES)
     assert parts["wait_application"] > TIMES * LATE_S * 1e9
@@ -188,7 +181,7 @@ def test_an_application_that_writes_a_flight_late_owns_that_time(certificates: P
 def test_whose_time_it_was_is_not_guessed_where_a_flight_is_written_in_pieces(certificates: Path) -> None:
     """The kernel may have held the last one back until the client had acknowledged the first."""
     with late_server(certificates, Late(write_s=LATE_S, pieces=3)) as (pid, port), Shakes(pid) as shakes:
-        learn(port)
+        shakes.learn(lambda: felt_ns(port))
         for _ in range(TIMES):
             felt_ns(port)
     parts = sums(shakes, TIMES)

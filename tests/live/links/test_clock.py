@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +109,21 @@ Series = Callable[[str], dict[str, list[Compared]]]
 
 
 @pytest.fixture(scope="module")
-def series(certificates: Path) -> Series:
-    """By server, the handshakes of all its cases, as one trace has them."""
-    return cache(lambda server: measured(server, certificates))
+def kept() -> dict[str, dict[str, list[Compared]]]:
+    """By server, what was measured."""
+    return {}
+
+
+@pytest.fixture
+def series(request: pytest.FixtureRequest, kept: dict[str, dict[str, list[Compared]]], certificates: Path) -> Series:
+    """By server, the handshakes of all its cases, as one trace has them; measured anew for a test that is run again."""
+
+    def series_of(server: str) -> dict[str, list[Compared]]:
+        if server not in kept or request.node.execution_count > 1:
+            kept[server] = measured(server, certificates)
+        return kept[server]
+
+    return series_of
 
 
 def measured(server: str, certificates: Path) -> dict[str, list[Compared]]:
@@ -129,7 +140,7 @@ def measured(server: str, certificates: Path) -> dict[str, list[Compared]]:
             served = stack.enter_context(SERVERS[server](certificates))
         os.sched_setaffinity(0, OTHERS)
         with Shakes(served.pid, options=("--by", "sni", "--max-groups", "256")) as shakes:
-            before = [] if server in OWN_SOCKETS else learn(link, served)
+            before = [] if server in OWN_SOCKETS else learn(shakes, link, served)
             for name, case in cases.items():
                 stamps += run(link, served, case)
                 segments[name] = link.segments()
@@ -155,13 +166,17 @@ def run(link: Link, served: Served, case: Case) -> list[Stamps]:
         return stamped(served.port, case.stamping, OTHERS)
 
 
-def learn(link: Link, served: Served) -> list[Stamps]:
+def learn(shakes: Shakes, link: Link, served: Served) -> list[Stamps]:
     """Handshakes from which the tool learns that the server reads its sockets itself, or blocks in them, before those of the
     cases."""
     stamps: list[Stamps] = []
-    for _ in range(2):
-        stamps += run(link, served, Case(Stamping(times=4, think_s=0.01)))
+
+    def shake_hands() -> None:
+        stamps.extend(run(link, served, Case(Stamping(times=4, think_s=0.01))))
         time.sleep(0.3)
+
+    shake_hands()
+    shakes.learn(shake_hands)
     return stamps
 
 

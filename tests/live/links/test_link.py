@@ -54,8 +54,7 @@ def test_a_round_trip_takes_the_delay_twice(delay_s: float) -> None:
         own_s = median(round_trip_s(connection) for _ in range(TIMES))
         link.set(delay_s)
         planted = [round_trip_s(connection) for _ in range(TIMES)]
-    assert min(planted) >= 2 * delay_s
-    assert median(planted) <= own_s + 2 * delay_s * 1.05
+    assert 2 * delay_s <= min(planted) <= own_s + 2 * delay_s * 1.05  # whatever else the machine does only adds to it
 
 
 @pytest.mark.parametrize("way", [TO_SERVER, TO_CLIENT])

@@ -115,15 +115,13 @@ def _greet(port: int) -> None:
 
 def late_to_write() -> dict[str, Any]:
     """What a server that writes its flights itself takes for that is the application's time, not the peer's."""
-    late_s, times, learning = 0.03, 3, 4
+    late_s, times = 0.03, 3
     with late_server(certificates(), Late(write_s=late_s, pieces=1)) as (pid, port), Shakes(pid) as shakes:
-        for _ in range(learning):
-            felt_ns(port)
-        time.sleep(2)
+        shakes.learn(lambda: felt_ns(port))
         for _ in range(times):
             felt_ns(port)
     sums = Counter[str]()
-    for single in shakes.singles[learning:]:
+    for single in shakes.singles[-times:]:
         sums.update(single["parts_ns"])
     assert sums["wait_application"] > times * late_s * 1e9, dict(sums)
     assert sums["wait_peer_or_server"] == 0, dict(sums)
