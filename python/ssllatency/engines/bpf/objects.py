@@ -36,13 +36,25 @@ def object_path(name: str = "ssllatency") -> Path:
     return packaged if packaged.exists() else _of_checkout("build") / file
 
 
+def _changed_s(name: str) -> float:
+    """When the sources of an object were changed last, of a checkout; 0 for a package, which comes with its objects."""
+    if _of_package("bpf").exists():
+        return 0.0
+    folder = sources_path()
+    sources = (folder / f"{name}.bpf.c", *folder.glob("*.h"), *folder.glob("*/*.h"))
+    return max((source.stat().st_mtime for source in sources if source.exists()), default=0.0)
+
+
 def open_object(name: str) -> BpfObject:
-    """The object, opened and not yet loaded; SsllatencyError where it isn't there."""
+    """The object, opened and not yet loaded; SsllatencyError where it isn't there, or is of other sources or for another
+    processor."""
     path = object_path(name)
     try:
-        content = path.read_bytes()
+        content, built_s = path.read_bytes(), path.stat().st_mtime
     except OSError:
         raise SsllatencyError(f"the BPF object {path} is missing: build it with `make all`.") from None
+    if _changed_s(name) > built_s:  # its maps may have other sizes than this package takes them to have
+        raise SsllatencyError(f"the BPF object {path} is older than its sources: build it with `make bpf`.")
     built_for = _MACHINE.search(content)
     if built_for and built_for[1].decode() != kernel.machine():
         raise SsllatencyError(f"the BPF object {path} is for {built_for[1].decode()}: build it here with `make clean all`.")

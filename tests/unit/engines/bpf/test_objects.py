@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,16 @@ def test_an_object_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(objects, "object_path", lambda name: tmp_path / f"{name}.bpf.o")
     with pytest.raises(SsllatencyError, match="is missing: build it"):
         objects.open_object("ssllatency")
+
+
+@pytest.mark.parametrize("changed", ["snoop.bpf.c", "handshake.h", "common/programs.bpf.h"])
+def test_an_object_that_is_older_than_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    path, source = tmp_path / "snoop.bpf.o", tmp_path / "bpf" / changed
+    source.parent.mkdir(parents=True)
+    source.touch()
+    path.write_bytes(b"\x7fELF...")
+    os.utime(path, (1, source.stat().st_mtime - 1))
+    monkeypatch.setattr(objects, "object_path", lambda _name: path)
+    monkeypatch.setattr(objects, "sources_path", lambda: tmp_path / "bpf")
+    with pytest.raises(SsllatencyError, match="is older than its sources: build it with `make bpf`"):
+        objects.open_object("snoop")
