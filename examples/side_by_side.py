@@ -18,7 +18,7 @@ from typing import Any
 
 from ssllatency.load.tools import h2load
 from ssllatency.reports.text.page import table
-from ssllatency.reports.words.units import duration
+from ssllatency.units import duration
 
 _RATES = ("requests a second", "connections a second")
 _ALWAYS = ("wall", "calls", "private_key")

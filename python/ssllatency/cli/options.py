@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from ssllatency.engines import choice
 from ssllatency.engines.base import MOST_NAMES, LinearRange, Side
 from ssllatency.errors import SsllatencyError
-from ssllatency.reports.words.units import duration_of
 from ssllatency.targets import OPTIONS, Selection
+from ssllatency.units import duration_of
 
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Label, PeerPrefix

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.reports.words.marks import DOMINANT, END, FAILURE, FINDING
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _LAYOUT = "\n\t"
 # Bold beside a colour, so that it stands out on any background.

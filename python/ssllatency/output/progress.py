@@ -7,7 +7,7 @@ import sys
 import time
 
 from ssllatency.output.printing import clear_status, show_status
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _CELLS = 20
 _EVERY_S = 0.25

@@ -42,7 +42,7 @@ from ssllatency.prometheus.client import Prometheus, Range
 from ssllatency.prometheus.samples import Samples, series_of
 from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _INSTANCE = "instance"
 _ROUNDING_NS = 1000  # what sums of seconds in floating point may differ by

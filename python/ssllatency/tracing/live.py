@@ -24,11 +24,11 @@ from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.progress import Progress
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
-from ssllatency.reports.words.units import counted
 from ssllatency.stopping import STOP, end_if_asked, stop_is_asked_for
 from ssllatency.targets import Selection, exists
 from ssllatency.tracing.resolve import Resolved, resolve
 from ssllatency.tracing.stuck import end_if_stuck
+from ssllatency.units import counted
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following

@@ -21,7 +21,6 @@ from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Snapshot, Target, TracedLibrary
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.join import complete
-from ssllatency.reports.words.units import counted, ranges
 from ssllatency.stacks.registry import LIBRARIES
 from ssllatency.targets import (
     ExpectedFile,
@@ -53,6 +52,7 @@ from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import PlanSource, file_of
 from ssllatency.tracing.planning import fork_server
+from ssllatency.units import counted, ranges
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following

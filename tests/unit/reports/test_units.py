@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssllatency.reports.text.page import WIDTH, table, wrapped
-from ssllatency.reports.words.units import counted, duration, printable, ranges, seconds, size
+from ssllatency.units import counted, duration, printable, ranges, seconds, size
 
 SIZES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 

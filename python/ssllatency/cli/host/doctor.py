@@ -12,8 +12,8 @@ from ssllatency.output.printing import show
 from ssllatency.probes.listing import hit_words
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.marks import FAILURE, FINDING
-from ssllatency.reports.words.units import printable
 from ssllatency.tracing import hit_costs
+from ssllatency.units import printable
 
 SUMMARY = "check what tracing needs, and print the command that fixes what is missing"
 EXAMPLES = (("ssllatency doctor", "what this machine lacks, each with the command that fixes it"),)

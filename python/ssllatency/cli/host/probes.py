@@ -23,7 +23,6 @@ from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.plan import FilePlan
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.marks import FAILURE
-from ssllatency.reports.words.units import counted, printable
 from ssllatency.stacks.registry import LIBRARIES
 from ssllatency.targets import Selection, all_processes
 from ssllatency.tracing import hit_costs
@@ -32,6 +31,7 @@ from ssllatency.tracing.follow import childless, rules_for
 from ssllatency.tracing.links.others import maps_any
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
+from ssllatency.units import counted, printable
 
 SUMMARY = "list what would be probed, how it was found, what each site costs, and what is missing"
 EXAMPLES = (

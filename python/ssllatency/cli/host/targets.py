@@ -20,9 +20,9 @@ from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell, tell_line
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.marks import FAILURE, FINDING
-from ssllatency.reports.words.units import printable, rate, share
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
+from ssllatency.units import printable, rate, share
 
 if TYPE_CHECKING:
     from ssllatency.tracing.first_look import Seen

@@ -10,7 +10,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.output import parquet, recordings
 from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording import to_lines
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 SUMMARY = "combine recordings of several hosts or runs into one"
 EXAMPLES = (("ssllatency merge web1.jsonl web2.jsonl -o web.jsonl", "several hosts as one, exactly"),)

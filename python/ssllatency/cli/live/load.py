@@ -25,12 +25,12 @@ from ssllatency.output.progress import Progress
 from ssllatency.reports.documents import document
 from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
-from ssllatency.reports.words.units import counted
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.load import driving
+from ssllatency.units import counted
 
 SUMMARY = "run s_time, h2load, ab or wrk against a server while tracing it"
 EXAMPLES = (

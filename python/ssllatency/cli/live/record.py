@@ -17,8 +17,8 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.output import recordings
 from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
-from ssllatency.reports.words.units import counted
 from ssllatency.tracing import handshake_sources, live
+from ssllatency.units import counted
 
 SUMMARY = "record a measurement to a file, interval by interval"
 EXAMPLES = (

@@ -28,7 +28,7 @@ from ssllatency.reports.live.screen import State, chosen_words, compose, explana
 from ssllatency.reports.live.shown import VIEW_KEYS, ViewChoice, how_to_see, shown, title
 from ssllatency.reports.live.styled import Line, Piece
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _MOST_PIDS = 64  # of a row that is snooped on
 _PAGE_ROWS = 10

@@ -20,7 +20,7 @@ from ssllatency.reports.diagnosis.numbers import (
 )
 from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.label_words import value_words
-from ssllatency.reports.words.units import capitalized, share
+from ssllatency.units import capitalized, share
 
 # Where half of the handshakes are resumed already, resumption works.
 FEW_RESUMED = 0.5

@@ -12,7 +12,7 @@ from functools import cached_property
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, RequestedSide
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, counts
 from ssllatency.reports.diagnosis.rule import About, Evidence, Rule, Subject
 from ssllatency.reports.diagnosis.rules import RULES
-from ssllatency.reports.words.units import counted, printable
+from ssllatency.units import counted, printable
 
 # More would bury the culprit.
 MOST_SENTENCES = 3

@@ -9,7 +9,7 @@ from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, Cause, Ending, Fact, 
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NOTABLE, OWN_FLOOR_NS, PEER_FLOOR_NS, counts, ratio
 from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
-from ssllatency.reports.words.units import counted, duration, share
+from ssllatency.units import counted, duration, share
 
 # Fewer failures for one reason don't make a pattern.
 FEWEST_FAILURES = 10

@@ -13,7 +13,7 @@ from ssllatency.reports.diagnosis.numbers import FEWEST, NOTABLE, OWN_FLOOR_NS, 
 from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.label_words import LABELS
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import duration, printable
+from ssllatency.units import duration, printable
 
 _LABELS = (Label.SNI, Label.PORT, Label.PROCESS, Label.VERSION, Label.ALPN, Label.PEER)
 _PARTS = (*PHASES, *WAITS, Part.QUEUE_START)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.rule import Evidence
-from ssllatency.reports.words.units import share
+from ssllatency.units import share
 
 # A client that waits so long in all notices.
 LONG_NS = 10_000_000

@@ -19,7 +19,7 @@ from ssllatency.reports.diagnosis.numbers import (
     value_share,
 )
 from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
-from ssllatency.reports.words.units import counted, duration, share
+from ssllatency.units import counted, duration, share
 
 TLS_1_2 = "TLSv1.2"
 # A lost segment costs 200 ms or more: where one handshake in a hundred loses one, the mean wait is so much longer.

@@ -8,7 +8,7 @@ from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, OWN_FLOOR_NS, ratio
 from ssllatency.reports.diagnosis.queue import did
 from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 # A full queue makes an engine refuse a few operations; a tenth of them is more than a few.
 MANY_IN_SOFTWARE = 0.1

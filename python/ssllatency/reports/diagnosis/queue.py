@@ -12,7 +12,7 @@ from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, MUCH, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, joined_by_or, ratio
 from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.accept_queues import place
-from ssllatency.reports.words.units import counted, duration, share
+from ssllatency.units import counted, duration, share
 
 # Two things that the thread did are named where neither makes most of the queue, and the second no less than this.
 SECOND = 0.25

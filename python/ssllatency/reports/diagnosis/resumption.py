@@ -7,7 +7,7 @@ from ssllatency.model.handshakes import YES, Fact, Label, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, ratio, value_share
 from ssllatency.reports.diagnosis.rule import Evidence
-from ssllatency.reports.words.units import share
+from ssllatency.units import share
 
 # Where fewer offer or resume a session, nobody does: a monitor may be the one who does.
 HARDLY_ANY = 0.05

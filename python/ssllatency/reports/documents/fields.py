@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ssllatency import fields
 from ssllatency.errors import SsllatencyError
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 

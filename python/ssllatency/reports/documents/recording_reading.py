@@ -19,7 +19,7 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents import document
 from ssllatency.reports.documents.fields import ContradictionError, DocumentField
 from ssllatency.reports.documents.recording import SCHEMA
-from ssllatency.reports.words.units import ranges
+from ssllatency.units import ranges
 
 
 @dataclass

@@ -18,7 +18,7 @@ from ssllatency.reports.rows.cost import cost_sentences
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.rows.sampling import sampling_sentences
-from ssllatency.reports.words.units import counted, ranges, seconds
+from ssllatency.units import counted, ranges, seconds
 
 _MOST_NAMES = 12
 

@@ -22,7 +22,7 @@ from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import duration, rate, share
+from ssllatency.units import duration, rate, share
 
 _QUANTILES = (0.5, 0.9, 0.99)
 

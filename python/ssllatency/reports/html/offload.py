@@ -10,7 +10,7 @@ from ssllatency.reports.html.blocks import Block, PageSection, Sentences, Tabula
 from ssllatency.reports.html.tables import HtmlTable, compared
 from ssllatency.reports.rows.offload import Fill, engine_words, fills, offload_phrases
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.units import sentence, share
+from ssllatency.units import sentence, share
 
 
 def offload(whole: Snapshot, old: Snapshot | None) -> PageSection:

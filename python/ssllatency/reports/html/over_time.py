@@ -19,7 +19,7 @@ from ssllatency.reports.html.tables import HtmlTable, table
 from ssllatency.reports.html.words import visible
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import capitalized, duration, rate, share
+from ssllatency.units import capitalized, duration, rate, share
 
 _HANDSHAKE_CALLS = ("SSL_do_handshake", "SSL_accept")
 # The columns and rows of the heatmap's table: more can't be read.

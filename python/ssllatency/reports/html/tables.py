@@ -10,7 +10,7 @@ from typing import TypeVar
 from ssllatency.reports.html.words import style_name, typeset
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.parts import LETTERS
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 MOST_ROWS = 200
 VERDICT = "Change of the mean"

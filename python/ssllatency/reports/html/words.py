@@ -8,7 +8,7 @@ import re
 from markupsafe import Markup, escape
 
 from ssllatency.model.handshakes import Part
-from ssllatency.reports.words.units import NO_BREAK, together
+from ssllatency.units import NO_BREAK, together
 
 # Readers don't read longer texts; files, functions and reasons have no longer names.
 _LONGEST = 4000

@@ -11,7 +11,7 @@ from ssllatency.model.live.reading import FUNCTION
 from ssllatency.model.live.rows import LiveRow
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import duration, rate, share
+from ssllatency.units import duration, rate, share
 
 _NEVER = 0  # columns that stay, however narrow it is
 _LEAST_NAME, _MOST_NAME = 13, 32

@@ -19,7 +19,7 @@ from ssllatency.reports.rows.parts import HEADINGS, part_rows
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.label_words import ADJECTIVES
-from ssllatency.reports.words.units import ranges, seconds
+from ssllatency.units import ranges, seconds
 
 _HEAT_ROWS = 12
 

@@ -16,7 +16,7 @@ from ssllatency.reports.rows.parts import mean_ns
 from ssllatency.reports.text.bars import bar_pieces, legend_entries
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import duration
+from ssllatency.units import duration
 
 _SPARKS = (" .:-=+*#", " ▁▂▃▄▅▆▇█")  # in ASCII, and where the terminal shows more; nothing, then the least to the most
 _HEATS = (" .:+*#", " ·░▒▓█")  # one for each of HEAT after the space

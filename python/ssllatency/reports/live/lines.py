@@ -21,7 +21,7 @@ from ssllatency.reports.rows.handshakes.endings import cause_words
 from ssllatency.reports.rows.losses import losses
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.label_words import ADJECTIVES
-from ssllatency.reports.words.units import duration, printable, rate, seconds, share
+from ssllatency.units import duration, printable, rate, seconds, share
 
 _TITLE, _LEAST_HOST = "top  ", 6
 _NOTHING = "No handshake ended in this time."

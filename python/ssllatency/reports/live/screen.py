@@ -17,7 +17,7 @@ from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, headin
 from ssllatency.reports.live.shown import VIEW_KEYS, Shown, title
 from ssllatency.reports.live.styled import Line, Piece, PieceStyle, fitted, plain, words
 from ssllatency.reports.text.page import Page, wrapped
-from ssllatency.reports.words.units import counted, seconds
+from ssllatency.units import counted, seconds
 
 LEAST = (80, 24)
 _KEYS = {

@@ -16,7 +16,7 @@ from ssllatency.model.live.rows import LiveRow, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
 from ssllatency.reports.words.label_words import LABELS
 from ssllatency.reports.words.parts import part_names
-from ssllatency.reports.words.units import capitalized
+from ssllatency.units import capitalized
 
 WINDOWS_S = (1.0, 10.0, 60.0, 300.0)
 _TITLES = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 
 class PieceStyle(StrEnum):

@@ -7,7 +7,7 @@ from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.client import ClientReport, ConnectionBounds
 from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.words.units import capitalized, counted, seconds, share
+from ssllatency.units import capitalized, counted, seconds, share
 
 # What load generators call requests or connections that came to nothing.
 _FAILED = ("failed", "errored", "connect errors", "read errors", "write errors", "timeouts")

@@ -12,7 +12,7 @@ from ssllatency.model.statistics.comparison import Change, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.words.label_words import LABELS, value_words
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 _SHIFT = 0.05  # a share that changes by less isn't reported
 _OF_RATES = {Verdict.SLOWER: Verdict.MORE, Verdict.FASTER: Verdict.FEWER}

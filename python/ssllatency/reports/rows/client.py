@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.client import ClientReport, Figure
-from ssllatency.reports.words.units import seconds
+from ssllatency.units import seconds
 
 _STATISTICS = ("min", "mean", "sd", "median", "max")
 

@@ -22,7 +22,7 @@ from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.rows.changes import leaning, percent
 from ssllatency.reports.rows.handshakes.groups import OTHER
 from ssllatency.reports.words.label_words import ADJECTIVES, LABELS, label_heading, value_words
-from ssllatency.reports.words.units import counted, duration, share
+from ssllatency.units import counted, duration, share
 
 _MOST_REASONS = 4
 _NEW_SHARE = 0.05  # a group that is new, or gone, is told of if it is so large a part of all

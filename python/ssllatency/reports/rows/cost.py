@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.model.cost import TracingCost
-from ssllatency.reports.words.units import counted, duration, share
+from ssllatency.units import counted, duration, share
 
 
 def cost_line(cost: TracingCost | None) -> str:

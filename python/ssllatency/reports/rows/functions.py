@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssllatency.model.snapshot import Outcome, Series
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import counted, duration
+from ssllatency.units import counted, duration
 
 HEADINGS = ("Function", "Outcome", "Count", "Mean", "p50", "p90", "p99", "p99.9", "Max")
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)

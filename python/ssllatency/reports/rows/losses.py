@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.words.accept_queues import overflows_sentence, untold_sentence
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 
 def losses(counts: Losses, handshakes: Handshakes | None = None) -> list[str]:

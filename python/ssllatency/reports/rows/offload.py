@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ssllatency.model.handshakes import Batches, Group, Offload, Part, PollingThread
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import counted, duration, seconds, share
+from ssllatency.units import counted, duration, seconds, share
 
 
 @dataclass(frozen=True)

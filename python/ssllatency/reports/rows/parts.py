@@ -24,7 +24,7 @@ from ssllatency.model.handshakes import (
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 HEADINGS = ("Part", "Count", "Share", "Mean", "p50", "p90", "p99", "Max")
 ESTIMATED = "~"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling
 from ssllatency.reports.rows.parts import ESTIMATED
-from ssllatency.reports.words.units import counted, duration, seconds, share
+from ssllatency.units import counted, duration, seconds, share
 
 
 @dataclass(frozen=True)

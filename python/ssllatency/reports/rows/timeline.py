@@ -15,7 +15,7 @@ from ssllatency.model.statistics.timeline import Changed, ChangedTime, Quantifie
 from ssllatency.reports.rows.changes import with_sign
 from ssllatency.reports.words.owners import OWNER_WORDS, OwnedChange, by_owner
 from ssllatency.reports.words.parts import part_names
-from ssllatency.reports.words.units import counted, duration, rate, seconds, share
+from ssllatency.units import counted, duration, rate, seconds, share
 
 HEADINGS = ("From", "Until", "What", "Before", "Then")
 MOST = 10  # changes that are shown

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.words.units import counted, share
+from ssllatency.units import counted, share
 
 _UNKNOWN = "unknown"  # as a reason
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ssllatency.model.handshakes import Part
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, STYLES
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 
 def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:

@@ -13,7 +13,7 @@ from ssllatency.reports.rows.both_sides import checks
 from ssllatency.reports.rows.client import ClientRow, Timings, figure_rows, percentile_rows, timings
 from ssllatency.reports.text.handshakes import report as handshake_text
 from ssllatency.reports.text.page import PLAIN, Page, joined
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 
 def render(snapshot: Snapshot, page: Page = PLAIN) -> str:

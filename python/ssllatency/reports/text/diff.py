@@ -32,7 +32,7 @@ from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.owners import OWNER_WORDS, OwnedChange, by_owner
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import capitalized, counted, duration
+from ssllatency.units import capitalized, counted, duration
 
 _MEAN_HEADINGS = ("TIME", "BEFORE", "AFTER", "CHANGE", "OF IT")
 _CHANGED_HEADINGS = ("", "BEFORE", "AFTER", "MEAN", "P99")

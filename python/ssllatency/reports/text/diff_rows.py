@@ -15,7 +15,7 @@ from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import duration, printable
+from ssllatency.units import duration, printable
 
 _HEADINGS = ("", *(str(quantity).upper() for quantity in Quantity))
 _GOES = ("P90", "P50", "RATE")  # columns that are left out where there is no room, the first first

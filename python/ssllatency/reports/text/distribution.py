@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ssllatency.model.histogram import LinearHistogram, added_linear
 from ssllatency.model.snapshot import Outcome, Series
 from ssllatency.reports.text.page import PLAIN, Page
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _BAR_COLUMNS = 52
 _KIBI = 1024

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ssllatency.model.statistics.effects import Effect, Effects
 from ssllatency.reports.text.page import PLAIN, Page
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 
 def render(measured: Mapping[str, Effects], means: Mapping[str, str], page: Page = PLAIN) -> str:

@@ -17,7 +17,7 @@ from ssllatency.model.snapshot import Outcome
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.label_words import value_words
 from ssllatency.reports.words.marks import FAILURE
-from ssllatency.reports.words.units import printable
+from ssllatency.units import printable
 
 _KEPT = 4096  # callers; more are formatted anew
 _FUNCTION_WIDTH, _OUTCOME_WIDTH = 26, 16

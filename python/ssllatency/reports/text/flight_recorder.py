@@ -9,7 +9,7 @@ from ssllatency.model.flight_recorder import FlightRecording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.text.frame import heading, notes
 from ssllatency.reports.text.page import PLAIN, Page, joined
-from ssllatency.reports.words.units import counted, duration, printable, rate, share
+from ssllatency.units import counted, duration, printable, rate, share
 
 _NO_TIMES = (
     "It tells no times, no failures and no resumption: JDK 25 and later time methods of Java's own TLS, unless another"

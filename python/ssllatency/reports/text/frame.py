@@ -13,7 +13,7 @@ from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.cost import cost_line, cost_sentences
 from ssllatency.reports.rows.unclassified import unclassified
 from ssllatency.reports.text.page import WIDTH, Page, wrapped
-from ssllatency.reports.words.units import counted, printable, ranges, seconds
+from ssllatency.units import counted, printable, ranges, seconds
 
 _MANY_PROGRAMS = 8
 

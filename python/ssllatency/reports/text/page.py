@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ssllatency.reports.words.marks import END
-from ssllatency.reports.words.units import NO_BREAK, printable, together
+from ssllatency.units import NO_BREAK, printable, together
 
 WIDTH = 100
 _GAP = 2

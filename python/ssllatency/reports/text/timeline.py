@@ -21,7 +21,7 @@ from ssllatency.reports.rows.timeline import (
 from ssllatency.reports.text.diff import affected, contributions
 from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.marks import FAILURE, FINDING
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 
 def render(told: Timeline, page: Page = PLAIN) -> str:

@@ -20,7 +20,7 @@ from ssllatency.reports.text import distribution
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.marks import FAILURE
-from ssllatency.reports.words.units import printable, seconds
+from ssllatency.units import printable, seconds
 
 _GOES = ("P99.9", "P90", "MEAN")  # columns that are left out where there is no room
 _BOUNDS = "In brackets: 95 % bounds, where there were enough windows for them."

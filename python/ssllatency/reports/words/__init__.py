@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and names as people read them; what all forms of a report share."""
+"""Parts, owners, labels and quantiles in words, as all forms of a report have them."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.accept_queue import TOGETHER, AcceptQueue
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 _MOST = 5  # are named
 

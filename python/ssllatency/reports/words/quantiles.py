@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.model.timed import Timed, quantile_ns
-from ssllatency.reports.words.units import duration
+from ssllatency.units import duration
 
 
 def quantile(timed: Timed, q: float) -> str:

@@ -19,11 +19,11 @@ from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.documents.flight_recorder import read_recording
-from ssllatency.reports.words.units import counted
 from ssllatency.stopping import STOP as SIGNALS
 from ssllatency.targets import Process, Selection, mapped_files, select
 from ssllatency.tracing.jfr.attach import open_jvm
 from ssllatency.tracing.jfr.helper import STOP, be_helper
+from ssllatency.units import counted
 
 _JVM = "libjvm.so"
 _MOST_JVMS = 32

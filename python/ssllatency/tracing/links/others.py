@@ -18,9 +18,9 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts, cost_ns
-from ssllatency.reports.words.units import counted, duration
 from ssllatency.targets import Identity, Numbers, Process, listing, mapped_files, process_of
 from ssllatency.targets.processes import all_pids
+from ssllatency.units import counted, duration
 
 _FIRST_LOOK_S, _MOST_LOOK_S = 0.1, 0.02  # how long a look takes: all of most machines at the first, little of each later one
 _MOST_HEARD = 64  # processes that wait to be asked once more whether they are targets

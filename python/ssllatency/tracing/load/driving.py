@@ -11,8 +11,8 @@ from ssllatency.engines.source import HandshakeSource
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.run import StopReason, ToolOutput
-from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, all_processes, is_own, serving
+from ssllatency.units import counted
 
 _SETTLE_S, _LOOK_S = 1.0, 0.05  # how long the server may take to end what the tool has begun
 _UNKNOWN_S, _LATER_S = 3600.0, 60.0  # how long a tool may run whose end isn't known, and one whose end is

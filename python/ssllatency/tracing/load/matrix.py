@@ -30,12 +30,12 @@ from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show, tell
 from ssllatency.output.progress import Progress
-from ssllatency.reports.words.units import counted
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.load import driving, matrix_words
+from ssllatency.units import counted
 
 
 def run(arguments: argparse.Namespace) -> int:

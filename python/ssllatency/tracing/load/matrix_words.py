@@ -14,7 +14,7 @@ from ssllatency.model.statistics.effects import effects as effects_of
 from ssllatency.output.page import output_page
 from ssllatency.reports.text import effects as effects_text
 from ssllatency.reports.text.page import table
-from ssllatency.reports.words.units import counted, duration, printable
+from ssllatency.units import counted, duration, printable
 
 _Row = Mapping[str, str]
 # The table's headings and the columns of the runs that they are of.

@@ -15,9 +15,9 @@ from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.stream import Output
 from ssllatency.reports.text.events import Moments
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.units import counted
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing.live import RunEnd
+from ssllatency.units import counted
 
 _SAY_S = 1.0  # what was dropped is reported at most this often
 

@@ -15,7 +15,7 @@ from ssllatency.model.live.reading import LiveReading
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.recordings import Writer
 from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 
 class Recorder:

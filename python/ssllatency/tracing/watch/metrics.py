@@ -32,7 +32,7 @@ from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.timed import quantile_ns
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.reports.words.units import duration, rate, share
+from ssllatency.units import duration, rate, share
 
 _OVERFLOW_NS = 2.0**36  # what is longer than the histogram's last bucket counts as this
 

@@ -29,7 +29,7 @@ from ssllatency.reports.html.handshake_sections import endings
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.words import sentence, typeset, visible
 from ssllatency.reports.rows.changes import with_sign
-from ssllatency.reports.words.units import duration
+from ssllatency.units import duration
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}${x}$\u202e\x1b[31m\ud800"
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//[^\s\"')]+|url\([^#)][^)]*\)|@import")

@@ -20,7 +20,7 @@ from ssllatency.reports.text.handshakes.endings import single_lines
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.parts import PARTS
-from ssllatency.reports.words.units import share
+from ssllatency.units import share
 
 UNICODE = Page(unicode=True)
 

@@ -15,7 +15,7 @@ from ssllatency.model.snapshot import Outcome, Series, Target
 from ssllatency.reports.text.frame import heading
 from ssllatency.reports.text.handshakes.report import render as render_handshakes
 from ssllatency.reports.text.trace import render
-from ssllatency.reports.words.units import seconds
+from ssllatency.units import seconds
 
 
 @pytest.mark.parametrize("name", REPORTS)

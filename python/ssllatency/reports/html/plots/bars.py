@@ -13,7 +13,7 @@ from ssllatency.reports.html.plots.plots import Plot, Size, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import style_name, typeset
 from ssllatency.reports.words.parts import PARTS, STYLES
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 # Of a letter's height: how wide it is at most on average.
 _LETTER_WIDTH = 0.62

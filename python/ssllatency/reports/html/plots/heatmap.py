@@ -17,7 +17,7 @@ from ssllatency.reports.html.plots.columns import PlotColumn
 from ssllatency.reports.html.plots.moments import TimeAxis, elapsed, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
-from ssllatency.reports.words.units import counted, duration
+from ssllatency.units import counted, duration
 
 LEVELS = (0.24, 0.38, 0.53, 0.68, 0.84, 1.0)
 # Seen as well on white as on near-black.

@@ -16,7 +16,7 @@ from ssllatency.reports.html.plots.moments import TimeAxis, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import typeset
-from ssllatency.reports.words.units import duration
+from ssllatency.units import duration
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 

@@ -11,7 +11,7 @@ from ssllatency.model.arithmetic.handshake_sums import client_wait_ns
 from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, RequestedSide, Single
 from ssllatency.reports.words.label_words import ADJECTIVES, labels_words
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, part_names
-from ssllatency.reports.words.units import counted, duration, rate, seconds, share
+from ssllatency.units import counted, duration, rate, seconds, share
 
 _MOST_PARTS = 3
 _NOTABLE = 0.1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import Fact, Group, Handshakes
 from ssllatency.reports.rows.parts import shown_group
-from ssllatency.reports.words.units import counted, share, size
+from ssllatency.units import counted, share, size
 
 
 def facts_sentence(handshakes: Handshakes) -> str:

@@ -12,7 +12,7 @@ from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, 
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.label_words import label_heading, value_words
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 OTHER = "other"
 _ABSENT = "-"

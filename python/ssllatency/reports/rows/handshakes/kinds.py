@@ -10,7 +10,7 @@ from typing import TypeVar
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label
 from ssllatency.reports.words.label_words import LABELS, key_words, value_words
-from ssllatency.reports.words.units import duration, share
+from ssllatency.units import duration, share
 
 V = TypeVar("V")
 

@@ -10,7 +10,7 @@ from ssllatency.reports.text.bars import split_bar
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.marks import FAILURE
-from ssllatency.reports.words.units import counted, duration, share
+from ssllatency.units import counted, duration, share
 
 _MOST_CAUSES = 10
 _CELLS = 40

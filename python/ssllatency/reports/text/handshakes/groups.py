@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.rows.handshakes.groups import OTHER, group_table
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.units import counted
+from ssllatency.units import counted
 
 _MOST_ROWS = 20
 # What is left out where there is no room, the least important first; and what is where it says nothing of any row.

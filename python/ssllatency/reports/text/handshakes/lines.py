@@ -14,7 +14,7 @@ from ssllatency.reports.text.events import Clock, whom_words
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.marks import DOMINANT, FAILURE
 from ssllatency.reports.words.owners import Owned, owned
-from ssllatency.reports.words.units import duration, printable
+from ssllatency.units import duration, printable
 
 _LEAST_TEXT = 40  # columns for what is last in a line of all columns
 _NOTABLE = 0.1  # what is less of the client's wait isn't named where there is little room

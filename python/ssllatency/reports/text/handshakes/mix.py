@@ -7,7 +7,7 @@ from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.rows.handshakes import kinds
 from ssllatency.reports.rows.handshakes.kinds import LabelMix
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.units import counted, share
+from ssllatency.units import counted, share
 
 _MOST_VALUES = 6
 

@@ -12,7 +12,7 @@ from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.label_words import ADJECTIVES
 from ssllatency.reports.words.marks import DOMINANT
 from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
-from ssllatency.reports.words.units import duration
+from ssllatency.units import duration
 
 _GOES = ("MAX", "P90")  # columns that are left out where there is no room
 
