@@ -25,9 +25,9 @@ from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
-from ssllatency.tracing.watch import grammar
-from ssllatency.tracing.watch.grammar import ConditionError
-from ssllatency.tracing.watch.metrics import function_subjects, handshake_subjects
+from ssllatency.watch import grammar
+from ssllatency.watch.grammar import ConditionError
+from ssllatency.watch.metrics import function_subjects, handshake_subjects
 
 _MOST_CELLS, _MOST_COMPARISONS = 10_000, 16
 _SUBJECTS = handshake_subjects() | function_subjects()

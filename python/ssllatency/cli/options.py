@@ -17,7 +17,7 @@ from ssllatency.units import duration_of
 
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Label, PeerPrefix
-    from ssllatency.tracing.watch.condition import Condition
+    from ssllatency.watch.condition import Condition
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -180,7 +180,7 @@ def add_budget_options(parser: argparse.ArgumentParser, default: float = DEFAULT
 
 def condition(text: str) -> Condition:
     """A condition about handshakes and functions."""
-    from ssllatency.tracing.watch import grammar, metrics
+    from ssllatency.watch import grammar, metrics
 
     return grammar.parse(text, metrics.handshake_subjects() | metrics.function_subjects())
 
@@ -189,7 +189,7 @@ def add_fail_option(parser: argparse.ArgumentParser, subjects: str) -> None:
     """The option for a condition that decides about the exit status; `subjects`: "handshake" or "function"."""
 
     def of_run(text: str) -> Condition:
-        from ssllatency.tracing.watch import grammar, metrics
+        from ssllatency.watch import grammar, metrics
 
         known = metrics.handshake_subjects() if subjects == "handshake" else metrics.function_subjects()
         return grammar.parse(text, known, over=False)

@@ -23,7 +23,7 @@ from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, part_rows
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.handshakes.report import render
-from ssllatency.tracing.watch.metrics import figure_of, handshake_subjects
+from ssllatency.watch.metrics import figure_of, handshake_subjects
 
 TIMES = {
     Part.PRIVATE_KEY: 600_000,

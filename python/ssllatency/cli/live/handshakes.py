@@ -15,7 +15,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show
 from ssllatency.stopping import STOP
 from ssllatency.tracing import live
-from ssllatency.tracing.watch.fail_if import FailIf
+from ssllatency.watch.fail_if import FailIf
 
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Single

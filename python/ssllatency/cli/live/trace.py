@@ -16,7 +16,7 @@ from ssllatency.engines.base import LinearRange
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show
 from ssllatency.tracing import live
-from ssllatency.tracing.watch.fail_if import FailIf
+from ssllatency.watch.fail_if import FailIf
 
 SUMMARY = "print latency histograms and stats by function"
 EXAMPLES = (

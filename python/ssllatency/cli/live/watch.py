@@ -19,9 +19,9 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.output.folder import Folder
 from ssllatency.output.printing import show, tell
 from ssllatency.tracing import handshake_sources, live
-from ssllatency.tracing.watch.action import Action
-from ssllatency.tracing.watch.condition import ThresholdValue, joined
-from ssllatency.tracing.watch.watching import INTERVAL_S, Bounds, Incident, Watcher
+from ssllatency.watch.action import Action
+from ssllatency.watch.condition import ThresholdValue, joined
+from ssllatency.watch.watching import INTERVAL_S, Bounds, Incident, Watcher
 
 SUMMARY = "record what was before and after, whenever a condition holds"
 EXAMPLES = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.tracing.watch.metrics import IntervalSample, Metric
+from ssllatency.watch.metrics import IntervalSample, Metric
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,

@@ -15,10 +15,10 @@ from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import FREED, LEFT, NO, YES, Ending, Label, Part
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.tracing.watch.condition import Condition, Recent, Threshold
-from ssllatency.tracing.watch.fail_if import FailIf
-from ssllatency.tracing.watch.grammar import ConditionError, parse
-from ssllatency.tracing.watch.metrics import Metric, Unit, figure_of, function_subjects, handshake_subjects, subject_of
+from ssllatency.watch.condition import Condition, Recent, Threshold
+from ssllatency.watch.fail_if import FailIf
+from ssllatency.watch.grammar import ConditionError, parse
+from ssllatency.watch.metrics import Metric, Unit, figure_of, function_subjects, handshake_subjects, subject_of
 
 SUBJECTS = handshake_subjects() | function_subjects()
 MS = 1_000_000

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.tracing.watch.condition import Condition, Recent, ThresholdValue, joined
-from ssllatency.tracing.watch.incident import Incidents, Step
-from ssllatency.tracing.watch.kept import RecentIntervals
 from ssllatency.units import counted
+from ssllatency.watch.condition import Condition, Recent, ThresholdValue, joined
+from ssllatency.watch.incident import Incidents, Step
+from ssllatency.watch.kept import RecentIntervals
 
 INTERVAL_S = 1.0
 

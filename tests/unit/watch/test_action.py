@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import wait_for
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.tracing.watch.action import Action
+from ssllatency.watch.action import Action
 
 TELL = """
 import json, os, signal, sys
@@ -75,7 +75,7 @@ def test_it_is_ended_with_what_it_has_started(tmp_path: Path, capfd: pytest.Capt
 
 KILLED = """
 import os, signal, sys
-from ssllatency.tracing.watch.action import Action
+from ssllatency.watch.action import Action
 Action(f"sh -c 'echo $$ >{sys.argv[1]}.draft; mv {sys.argv[1]}.draft {sys.argv[1]}; exec sleep 600'", 600).start({})
 while not os.path.exists(sys.argv[1]):
     pass

@@ -17,12 +17,12 @@ from tests.measured.recordings import interval_of
 from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.tracing.watch.condition import ThresholdValue
-from ssllatency.tracing.watch.grammar import parse
-from ssllatency.tracing.watch.incident import Incidents, Step
-from ssllatency.tracing.watch.kept import RecentIntervals
-from ssllatency.tracing.watch.metrics import handshake_subjects
-from ssllatency.tracing.watch.watching import Bounds, Incident, Watcher
+from ssllatency.watch.condition import ThresholdValue
+from ssllatency.watch.grammar import parse
+from ssllatency.watch.incident import Incidents, Step
+from ssllatency.watch.kept import RecentIntervals
+from ssllatency.watch.metrics import handshake_subjects
+from ssllatency.watch.watching import Bounds, Incident, Watcher
 
 WHEN = "handshake p99 > 50ms for 2s"
 FAST_NS, SLOW_NS = 1_000_000, 80_000_000

@@ -9,8 +9,8 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell
 
 if TYPE_CHECKING:
-    from ssllatency.tracing.watch.condition import Condition
-    from ssllatency.tracing.watch.metrics import IntervalSample
+    from ssllatency.watch.condition import Condition
+    from ssllatency.watch.metrics import IntervalSample
 
 STATUS = 3
 
@@ -33,7 +33,7 @@ class FailIf:
         aren't known."""
         if self._condition is None:
             return 0
-        from ssllatency.tracing.watch.condition import ThresholdValue, joined  # not before there is a condition
+        from ssllatency.watch.condition import ThresholdValue, joined  # not before there is a condition
 
         values = {
             comparison: comparison.metric.figure.value(self._samples[comparison]) for comparison in self._condition.comparisons

@@ -18,9 +18,9 @@ from itertools import takewhile
 from typing import NoReturn
 
 from ssllatency.errors import SsllatencyError, did_you_mean
-from ssllatency.tracing.watch.condition import OPERATORS, Condition, Threshold
-from ssllatency.tracing.watch.metrics import Metric, MetricFigure, MetricSubject, Subjects, Unit, figure_of, subject_of
 from ssllatency.units import duration_of
+from ssllatency.watch.condition import OPERATORS, Condition, Threshold
+from ssllatency.watch.metrics import Metric, MetricFigure, MetricSubject, Subjects, Unit, figure_of, subject_of
 
 _TOKEN = re.compile(
     r"(?P<word>[A-Za-z]\w*(?:\.\w+)*)|(?P<number>[\d.][\w.%/]*|%|/s)|(?P<operator>[<>]=?|=+|!=)|(?P<odd>\S)", re.ASCII
