@@ -78,6 +78,7 @@ ALLOWED = {
     "tracing/late/files.py:_byte_of": HANDLE,
     "output/html.py:_plain_matplotlib": OWN,
     "tracing/load/matrix.py": OWN,
+    "cli/live/matrix.py:run": OUTPUT,
     "output/files.py": OUTPUT,
     "output/streams.py": "/dev/null, or a standard stream by its number",
     "output/folder.py": OUTPUT,

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The account that a JVM's Flight Recorder gave of Java's own TLS (JSSE), as plain data."""
+"""The account that a JVM's Flight Recorder gave of Java's own TLS (JSSE), as plain data, and how it is read from JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from ssllatency.fields import Field
+
+_MOST_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,31 @@ class FlightRecording:
     def count(self) -> int:
         """How many handshakes were recorded."""
         return sum(row.count for row in self.negotiated)
+
+
+def read_recording(field: Field) -> FlightRecording:
+    """The recording that dataclasses.asdict() made this of. Raises the error of the field that isn't as it must be."""
+    methods, thrown = field.optional("methods"), field.optional("thrown")
+    return FlightRecording(
+        pid=field.get("pid").whole(),
+        release=field.get("release").text(64),
+        negotiated=tuple(_negotiated(row) for row in field.get("negotiated").items(_MOST_ROWS)),
+        peers=field.get("peers").whole(),
+        methods=tuple(_method(row) for row in methods.items(_MOST_ROWS)) if methods and methods.value is not None else None,
+        thrown=tuple(_thrown(row) for row in thrown.items(_MOST_ROWS)) if thrown and thrown.value is not None else None,
+        lost_bytes=field.get("lost_bytes").whole(),
+        cut=field.get("cut").flag(),
+    )
+
+
+def _negotiated(row: Field) -> Negotiated:
+    return Negotiated(row.get("version").text(), row.get("cipher").text(), row.get("count").whole())
+
+
+def _method(row: Field) -> TimedMethod:
+    times = (row.get(name).whole_or_null() for name in ("mean_ns", "min_ns", "max_ns"))
+    return TimedMethod(row.get("step").text(), row.get("method").text(), row.get("count").whole(), *times)
+
+
+def _thrown(row: Field) -> Thrown:
+    return Thrown(row.get("exception").text(), row.get("message").text(), row.get("count").whole())

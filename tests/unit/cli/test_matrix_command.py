@@ -9,10 +9,10 @@ import pytest
 from tests.matrices import matrix, plan
 
 from ssllatency.cli.command_line import run
+from ssllatency.cli.live import matrix_words
 from ssllatency.load.matrix.duration import TimeEstimate, known_s
 from ssllatency.load.matrix.plan import Factor, order
 from ssllatency.load.matrix.table import COLUMNS, MatrixRows
-from ssllatency.tracing.load import matrix_words
 
 FILE = """
 seconds = 10

@@ -19,12 +19,12 @@ from tests.measured.handshakes import Shake
 from tests.measured.replay import Replay
 from tests.unit.reports.report_samples import snapshot_of
 
+from ssllatency.cli.live.printers.call_printer import CallPrinter
+from ssllatency.cli.live.printers.handshake_printer import HandshakePrinter
 from ssllatency.engines.sessions.snoop import EventKeys, SnoopSession
 from ssllatency.model.handshakes import Ending, Handshakes, Part, Single
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.tracing.live import RunEnd
-from ssllatency.tracing.snoop.call_printer import CallPrinter
-from ssllatency.tracing.snoop.handshake_printer import HandshakePrinter
 
 BATCHES = 5
 DUPLICATE = "This was said while it was traced."

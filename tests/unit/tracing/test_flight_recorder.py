@@ -11,16 +11,18 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.flight_recorder import FlightRecording, Negotiated, Thrown
+from ssllatency.model.flight_recorder import FlightRecording, Negotiated, Thrown, read_recording
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.text.flight_recorder import render
 from ssllatency.tracing.jfr.attach import Jvm, command, open_jvm
+from ssllatency.tracing.jfr.recording import HelperField
 from ssllatency.tracing.jfr.summary import settings, summary, times_methods, times_ours
 
 INT, LONG, STRING, SYMBOL, CLASS, METHOD, SHAKE, TIMING, THROWN = range(10, 19)
@@ -189,6 +191,15 @@ def test_many_kinds_are_folded() -> None:
     told = read(chunk(*(shake("TLSv1.3", f"TLS_{kind}") for kind in range(100))))
     assert told.count == 100
     assert len(told.negotiated) == 65
+
+
+def test_what_a_helper_says_is_read_as_it_was_and_refused_by_the_field() -> None:
+    told = read(recording())
+    said = asdict(told)
+    assert read_recording(HelperField(said)) == told
+    said["negotiated"][1]["count"] = -1
+    with pytest.raises(SsllatencyError, match=r"of a JVM can't be read: negotiated\[1\]\.count must be a whole number"):
+        read_recording(HelperField(said))
 
 
 def test_report_and_document_say_it() -> None:

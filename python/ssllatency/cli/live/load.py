@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _matrix(arguments: argparse.Namespace) -> int:
-    from ssllatency.tracing.load import matrix
+    from ssllatency.cli.live import matrix
 
     others = (
         arguments.tool,

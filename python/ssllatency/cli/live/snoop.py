@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from ssllatency.cli import options
+from ssllatency.cli.live.printers.call_printer import CallPrinter
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, Whom
 from ssllatency.errors import SsllatencyError, did_you_mean
@@ -21,7 +22,6 @@ from ssllatency.targets import Selection
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
-from ssllatency.tracing.snoop.call_printer import CallPrinter
 
 SUMMARY = "print one line for each TLS call as it ends, or for each handshake"
 EXAMPLES = (
@@ -111,11 +111,11 @@ def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: Exi
 
 
 def _print_handshakes(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:
-    modules = ["ssllatency.tracing.handshake_sources", "ssllatency.tracing.snoop.handshake_printer"]
+    modules = ["ssllatency.tracing.handshake_sources", "ssllatency.cli.live.printers.handshake_printer"]
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True, modules=modules)
+    from ssllatency.cli.live.printers.handshake_printer import HandshakePrinter
     from ssllatency.engines.source import Ability
     from ssllatency.tracing.handshake_sources import attach
-    from ssllatency.tracing.snoop.handshake_printer import HandshakePrinter
 
     session, follower = attach(Ability.SINGLES, resolved, arguments, stack, one_by_one=True)
     live.announce(resolved, arguments.duration, what="handshakes")

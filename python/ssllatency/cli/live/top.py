@@ -153,8 +153,8 @@ _FOREVER_S = 1e9
 
 def _show(reader: Reader, end: End, choice: ViewChoice, arguments: argparse.Namespace) -> None:
     """The full screen."""
+    from ssllatency.output.screen.recorder import Recorder
     from ssllatency.output.screen.running import run_screen
-    from ssllatency.tracing.top.recorder import Recorder
 
     command = shlex.join(["ssllatency", *sys.argv[1:]])
     recorder = Recorder(lambda: _file_name(arguments.output), command, arguments.interval)

@@ -22,7 +22,7 @@ from ssllatency.output.screen.child import ChildCommand
 from ssllatency.output.screen.colours import coloured
 from ssllatency.output.screen.dialogs import CommandScreen, LineScreen, TextScreen
 from ssllatency.output.screen.keys import apart
-from ssllatency.output.screen.recorder import ScreenRecorder
+from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.screen import State, chosen_words, compose, explanation
 from ssllatency.reports.live.shown import VIEW_KEYS, ViewChoice, how_to_see, shown, title
@@ -102,7 +102,7 @@ class TopApp(App[None]):
     def __init__(
         self,
         choice: ViewChoice,
-        recorder: ScreenRecorder,
+        recorder: Recorder,
         *,
         unicode: bool = True,
         begin: Callable[[TopApp], None] = lambda _: None,

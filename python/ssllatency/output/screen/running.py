@@ -11,7 +11,7 @@ from ssllatency.model.live.reading import LiveReading
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell
 from ssllatency.output.screen.need import forget_settings
-from ssllatency.output.screen.recorder import ScreenRecorder
+from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.live.shown import ViewChoice
 
 
@@ -19,7 +19,7 @@ def run_screen(
     readings: Iterator[LiveReading],
     ask_for_end: Callable[[], None],
     choice: ViewChoice,
-    recorder: ScreenRecorder,
+    recorder: Recorder,
     stays: Callable[[], str],
 ) -> None:
     """Draws the readings until there are no more of them, or until the user quits, which `ask_for_end` brings about. `stays`

@@ -14,11 +14,10 @@ from select import select as wait_for
 
 from ssllatency.bounded_json import parsed
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.flight_recorder import FlightRecording
+from ssllatency.fields import Field
+from ssllatency.model.flight_recorder import FlightRecording, read_recording
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.output.printing import tell, tell_line
-from ssllatency.reports.documents.fields import DocumentField
-from ssllatency.reports.documents.flight_recorder import read_recording
 from ssllatency.stopping import STOP as SIGNALS
 from ssllatency.targets import Process, Selection, mapped_files, select
 from ssllatency.tracing.jfr.attach import open_jvm
@@ -29,6 +28,15 @@ _JVM = "libjvm.so"
 _MOST_JVMS = 32
 _MOST_SAID = 1 << 20
 _SAYS_S, _READS_S = 60.0, 180.0  # how long a helper may take to begin, and to read what was recorded
+
+
+class HelperField(Field):
+    """A field of what a helper says, which has read a file of the JVM's owner."""
+
+    __slots__ = ()
+
+    def error(self, must: str) -> SsllatencyError:
+        return SsllatencyError(f"The recording of a JVM can't be read: {self.must_be(must)}.")
 
 
 class JvmRecording:
@@ -83,7 +91,7 @@ class JvmRecording:
             os.waitpid(self._helper, 0)
         self._telling = self._hearing = self._helper = -1
 
-    def _line(self, most_s: float) -> DocumentField:
+    def _line(self, most_s: float) -> HelperField:
         """The next line of the helper's; an empty one where there is none, with the reason in `error`."""
         until = time.monotonic() + most_s
         while b"\n" not in self._said and len(self._said) < _MOST_SAID:
@@ -91,10 +99,10 @@ class JvmRecording:
             piece = os.read(self._hearing, 1 << 16) if ready else b""
             if not piece:
                 self.error = f"Speaking to the JVM {self.process.pid} took too much time or memory."
-                return DocumentField({})
+                return HelperField({})
             self._said += piece
         line, _, self._said = self._said.partition(b"\n")
-        said = DocumentField(parsed(line.decode(errors="replace")))
+        said = HelperField(parsed(line.decode(errors="replace")))
         error = said.optional("error")
         self.error = error.text() if error else ""
         return said

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ssllatency load --matrix`: starts the servers, runs each cell in its turn, and keeps what both sides counted as CSV."""
+"""The bench of `ssllatency load --matrix`: the servers, traced, and each run of a tool against them in its turn."""
 
 from __future__ import annotations
 
@@ -11,82 +11,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ssllatency.engines.source import Ability, HandshakeSource
-from ssllatency.errors import SsllatencyError
 from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix import cells as matrix_cells
-from ssllatency.load.matrix import file as matrix_file
 from ssllatency.load.matrix import table as matrix_csv
 from ssllatency.load.matrix.client import command, differences
 from ssllatency.load.matrix.duration import TimeEstimate
-from ssllatency.load.matrix.plan import Factor, Matrix, MatrixRun, Plan, order
+from ssllatency.load.matrix.plan import Factor, Matrix, MatrixRun
 from ssllatency.load.matrix.servers import process as servers
 from ssllatency.load.run import StopReason, ToolOutput
 from ssllatency.load.run import run as run_tool
-from ssllatency.load.tools.choice import TOOLS, report_of, version_of
+from ssllatency.load.tools.choice import TOOLS, report_of
 from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.client import ClientReport
+from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.output.printing import show, tell
+from ssllatency.output.printing import tell
 from ssllatency.output.progress import Progress
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshake_sources, live
 from ssllatency.tracing.follow import Follower
-from ssllatency.tracing.load import driving, matrix_words
+from ssllatency.tracing.load import driving
 from ssllatency.units import counted
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs what is left of the matrix, and prints the effects of all that is there."""
-    matrix = matrix_file.read(arguments.matrix)
-    plan = matrix_cells.plan(matrix)
-    if not plan.cells:
-        raise SsllatencyError(f"{arguments.matrix} leaves no cell: {'; '.join(plan.dropped)}.")
-    if arguments.dry_run:
-        show(matrix_words.dry_run(matrix, plan, _left(matrix, plan, arguments.output)), end="")
-        return 0
-    if not arguments.output:
-        raise SsllatencyError("Name the file for the runs' figures: -o FILE.", 2)
-    for tool in sorted({cell[Factor.TOOL] for cell in plan.cells}):
-        version_of(TOOLS[tool], account=of_tools(arguments.user))  # says where one isn't installed
-    live.prepare()
-    with matrix_csv.MatrixTable.open(arguments.output, matrix) as table:
-        return _run(matrix, plan, table, arguments)
-
-
-def _left(matrix: Matrix, plan: Plan, output: str | None) -> Sequence[MatrixRun]:
-    """The runs that are left where the output holds some already."""
-    kept = matrix_csv.kept(output, matrix) if output else matrix_csv.MatrixRows()
-    return order(plan.cells, matrix, kept.done)
-
-
-def _run(matrix: Matrix, plan: Plan, table: matrix_csv.MatrixTable, arguments: argparse.Namespace) -> int:
-    runs = order(plan.cells, matrix, table.kept.done)
-    for sentence in matrix_words.beginning(matrix, plan, table.kept, runs):
-        _say(sentence)
-    bench = _Bench(matrix, table, arguments)
-    if runs:
-        with ExitStack() as stack:
-            bench.set_up(runs, stack)
-            bench.work(runs)
-    rows = (*table.kept.rows, *bench.rows)
-    place = {cell.key: number for number, cell in enumerate(plan.cells)}
-    in_file_order = sorted(rows, key=lambda row: place.get(tuple(row[factor] for factor in Factor), -1))
-    whole = [cell for cell in plan.cells if cell.key not in bench.broken]
-    show(matrix_words.effects(in_file_order, whole), end="")
-    for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
-        _say(sentence)
-    return int(bool(bench.broken) or bench.stopped)
-
-
-def _say(sentence: str) -> None:
-    tell(sentence)
-
-
 @dataclass
-class _Bench:
+class MatrixBench:
     """The servers while they run and are traced, and what has been measured. `broken`: why a cell isn't run any more."""
 
     matrix: Matrix
@@ -150,7 +101,7 @@ class _Bench:
             self._check(server, run)
         except LoadError as error:
             self.broken[run.cell.key] = str(error)
-            _say(f"{run.cell}: {error}{matrix_words.causes(server.handshakes)}")
+            tell(f"{run.cell}: {error}{_causes(server.handshakes)}")
             return
         if run.repeat is not None:
             row = matrix_csv.row(self.matrix, run.cell, run.repeat, server, client)
@@ -192,3 +143,9 @@ class _Bench:
         full = 1 if run.cell[Factor.TOOL] == "s_time" else self.matrix.clients
         if mismatches := differences(run.cell, measured, full):
             raise LoadError(f"its handshakes were something else: {'; '.join(mismatches)}.")
+
+
+def _causes(measured: Handshakes | None) -> str:
+    """Why handshakes failed on the server, as a sentence after another; "" where none did."""
+    reasons = [f"{cause.reason} ({cause.count})" for cause in measured.causes] if measured else []
+    return f" On the server: {'; '.join(reasons)}." if reasons else ""

@@ -24,10 +24,10 @@ from ssllatency.model.live.reading import FUNCTION, OTHER, SERVICE, LiveReading
 from ssllatency.model.live.rows import rows, whole
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Series, Snapshot
+from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.targets.containers.service import Service, ServiceKind
 from ssllatency.tracing.top.ended import LiveSession
-from ssllatency.tracing.top.recorder import Recorder
 from ssllatency.tracing.top.services import ServiceNames
 
 

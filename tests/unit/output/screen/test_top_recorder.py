@@ -12,9 +12,9 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.output import recordings
+from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.targets.containers.service import Service, ServiceKind
-from ssllatency.tracing.top.recorder import Recorder
 from ssllatency.tracing.top.services import ServiceNames
 
 NGINX = "nginx(17)"

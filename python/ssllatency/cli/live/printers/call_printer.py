@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from itertools import islice
 
+from ssllatency.cli.live.printers.printer import Printer, page_for
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import SnoopSession, events_of, events_with_whom
 from ssllatency.output.printing import tell_line
@@ -15,7 +16,6 @@ from ssllatency.reports.rows.sampling import unprinted
 from ssllatency.reports.text.events import JsonLines, WhomColumns, columns
 from ssllatency.reports.text.frame import lost
 from ssllatency.tracing import live
-from ssllatency.tracing.snoop.printer import Printer, page_for
 
 _LOOK_S = 0.05  # how long a call may wait in the ring buffer; a nearly full buffer wakes us sooner
 _BATCHES = 8  # batches printed without a pause while calls keep coming; then the end of the run is checked for

@@ -7,6 +7,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
+from ssllatency.cli.live.printers.printer import Printer, page_for
 from ssllatency.engines.source import HandshakeSource
 from ssllatency.model.handshakes import Ending, Single
 from ssllatency.output.printing import tell_line
@@ -16,7 +17,6 @@ from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.text.handshakes.lines import HandshakeLines
 from ssllatency.tracing import live
-from ssllatency.tracing.snoop.printer import Printer, page_for
 
 
 class HandshakePrinter(Printer):

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from ssllatency.load.matrix.duration import known_s
 from ssllatency.load.matrix.plan import Cell, Factor, Matrix, MatrixRun, Plan
 from ssllatency.load.matrix.table import RATE, REPEAT, MatrixRows
-from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.statistics.effects import Effects, Observation, design
 from ssllatency.model.statistics.effects import effects as effects_of
 from ssllatency.output.page import output_page
@@ -71,12 +70,6 @@ def beginning(matrix: Matrix, plan: Plan, kept: MatrixRows, runs: Sequence[Matri
     already = f", {counted(len(kept.rows), 'run')} there already" if kept.rows else ""
     to_make = f"{counted(len(runs), 'run')} to make, {_time(matrix, runs)}"
     return [*sentences, f"{counted(len(plan.cells), 'cell')}{already}: {to_make}."]
-
-
-def causes(measured: Handshakes | None) -> str:
-    """Why handshakes failed on the server, as a sentence after another; "" where none did."""
-    reasons = [f"{cause.reason} ({cause.count})" for cause in measured.causes] if measured else []
-    return f" On the server: {'; '.join(reasons)}." if reasons else ""
 
 
 def effects(rows: Sequence[_Row], cells: Sequence[Cell]) -> str:
