@@ -9,7 +9,8 @@ from random import Random
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAME, SERVICE
-from ssllatency.export.metrics.points import Labels, Point, Reading, labels
+from ssllatency.export.metrics.ledger import Known
+from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
@@ -36,9 +37,9 @@ class Processes:
     def started(self, pid: int) -> int | None:
         return 1 if pid in PROCESSES else None
 
-    def labels_of(self, pid: int, name: str) -> Labels:
+    def known(self, pid: int, name: str) -> Known:
         comm, service = PROCESSES.get(pid, (name, {SERVICE: name}))
-        return labels({**service, COMM: comm})
+        return Known(self.started(pid) or 0, labels({**service, COMM: comm}))
 
 
 def shake(

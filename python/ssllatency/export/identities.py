@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ssllatency.engines.clock import process_clock_ns
-from ssllatency.targets import process_of
+from ssllatency.targets import Process, process_of
 from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC
@@ -74,16 +74,27 @@ class Identities:
 
     def started(self, pid: int) -> int | None:
         """When the process started, in clock ticks since boot; None where it isn't there."""
-        clock_ns = process_clock_ns(pid) if self._proc is PROC else None
+        clock_ns = self._clock_ns(pid)
         kept = self._starts.get(pid)
         if kept and clock_ns == kept[0]:
             return kept[1]
+        process = self._read(pid, clock_ns)
+        return process.start_time if process else None
+
+    def process(self, pid: int) -> Process | None:
+        """The process as it is now, whose start is kept; None where it isn't there."""
+        return self._read(pid, self._clock_ns(pid))
+
+    def _clock_ns(self, pid: int) -> int | None:
+        return process_clock_ns(pid) if self._proc is PROC else None
+
+    def _read(self, pid: int, clock_ns: int | None) -> Process | None:
         process = process_of(pid, self._proc)
         if process and clock_ns is not None:
             self._starts.put(pid, (clock_ns, process.start_time))
         else:
             self._starts.drop(pid)
-        return process.start_time if process else None
+        return process
 
     def name_of(self, container_id: str) -> str:
         """The runtime's name of the container; "" where that isn't found."""

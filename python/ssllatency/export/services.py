@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ssllatency.export.identities import Identities
 from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Labels, labels
-from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
 from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC
@@ -32,10 +32,12 @@ class Services:
         """When the process started, in clock ticks since boot; None where it isn't there."""
         return self._identities.started(pid)
 
-    def labels_of(self, pid: int, name: str) -> Labels:
-        """The labels of the process's service; `name` is its own where it isn't there any more."""
-        process = process_of(pid, self._proc)
-        return self.labels_in(process.comm if process else name, self._cgroup(pid))
+    def known(self, pid: int, name: str) -> Known:
+        """When the process started, and the labels of its service; `name` is its own where it isn't there any more. Both by one
+        look at it: a PID that is used again in between isn't given one's start and the other's service."""
+        process = self._identities.process(pid)
+        labels = self.labels_in(process.comm if process else name, self._cgroup(pid))
+        return Known(process.start_time if process else 0, labels)
 
     def labels_in(self, comm: str, cgroup: str) -> Labels:
         """The labels of a process of this name, with the text of its /proc/PID/cgroup, "" where that isn't known."""

@@ -12,7 +12,9 @@ import pytest
 
 from ssllatency.export import identities
 from ssllatency.export.identities import Bounded, Identities
+from ssllatency.export.services import Services
 
+BEYOND_ALL_PIDS = 1 << 22
 ID, OTHER = "0123456789abcdef" * 4, "a" * 64
 
 
@@ -88,6 +90,23 @@ def test_of_a_process_that_rests_no_file_is_read_again(monkeypatch: pytest.Monke
     assert read == [7, 7]
     del clocks[7]
     assert [found.started(7), found.started(7)] == [None, None]
+
+
+def test_one_look_at_a_new_process_tells_who_it_is_and_when_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one might be at another process, which has the PID by then."""
+    read: list[int] = []
+
+    def process_of(pid: int, _proc: Path) -> SimpleNamespace:
+        read.append(pid)
+        return SimpleNamespace(start_time=49 + len(read), comm=f"number {len(read)}")
+
+    monkeypatch.setattr(identities, "process_clock_ns", lambda _: 1000)
+    monkeypatch.setattr(identities, "process_of", process_of)
+    services = Services()
+    known = services.known(BEYOND_ALL_PIDS, "")
+    assert (known.started, dict(known.labels)["comm"]) == (50, "number 1")
+    assert services.started(BEYOND_ALL_PIDS) == 50
+    assert read == [BEYOND_ALL_PIDS]
 
 
 def test_when_a_real_process_started_and_that_it_has_ended() -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
 from ssllatency.export.metrics.kept import KeptResults
-from ssllatency.export.metrics.ledger import Folded, Ledger, Row, Value
-from ssllatency.export.metrics.points import Labels, Point, labels
+from ssllatency.export.metrics.ledger import Folded, Known, Ledger, Row, Value
+from ssllatency.export.metrics.points import Point, labels
 
 CALLS: Row = ("ssllatency.call.retries", labels({"function": "SSL_read"}))
 
@@ -29,8 +29,9 @@ class World:
     def started(self, pid: int) -> int | None:
         return self.processes[pid][0] if pid in self.processes else None
 
-    def labels_of(self, pid: int, name: str) -> Labels:
-        return labels({"service": self.processes[pid][1] if pid in self.processes else name})
+    def known(self, pid: int, name: str) -> Known:
+        started, service = self.processes.get(pid, (0, name))
+        return Known(started, labels({"service": service}))
 
     def start(self, pid: int, service: str) -> None:
         self.ticks += 1

@@ -85,9 +85,11 @@ def test_labels(services: Services, cgroup: str) -> None:
 
 def test_a_process_that_is_there_and_one_that_is_not(services: Services) -> None:
     assert services.started(7) == 4242
-    assert dict(services.labels_of(7, "")) == {"service": "nginx.service", "comm": "ngi nx"}
+    there = services.known(7, "")
+    assert (there.started, dict(there.labels)) == (4242, {"service": "nginx.service", "comm": "ngi nx"})
     assert services.started(8) is None
-    assert dict(services.labels_of(8, "gone")) == {"service": "gone", "comm": "gone"}
+    gone = services.known(8, "gone")
+    assert (gone.started, dict(gone.labels)) == (0, {"service": "gone", "comm": "gone"})
 
 
 def test_names_are_harmless_and_bounded(services: Services) -> None:

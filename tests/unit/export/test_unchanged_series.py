@@ -11,6 +11,7 @@ from ssllatency.export.formats import protobuf
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.kept import KeptResults
+from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Distribution, Frames, Labels, Reading, Readings, labels
 from ssllatency.export.serve.negotiation import open_metrics, plain
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
@@ -86,8 +87,8 @@ class Processes:
     def started(self, pid: int) -> int | None:
         return self._world.started.get(pid)
 
-    def labels_of(self, pid: int, name: str) -> Labels:
-        return self._world.labels_of(pid, name)
+    def known(self, pid: int, name: str) -> Known:
+        return Known(self._world.started.get(pid, 0), self._world.labels_of(pid, name))
 
 
 def service_of(pid: int) -> str:

@@ -20,7 +20,8 @@ from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions.handshake_sites import always_watched, error_sites, phase_sites, watched
 from ssllatency.export.formats import text as metrics
 from ssllatency.export.metrics.exposition import Exposition, Own
-from ssllatency.export.metrics.points import Labels, labels
+from ssllatency.export.metrics.ledger import Known
+from ssllatency.export.metrics.points import labels
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
@@ -92,8 +93,8 @@ class Processes:
     def started(self, _pid: int) -> int:
         return 1
 
-    def labels_of(self, _pid: int, name: str) -> Labels:
-        return labels({"service": name})
+    def known(self, _pid: int, name: str) -> Known:
+        return Known(1, labels({"service": name}))
 
 
 def library_of(image: TracedImage) -> abi.Library:

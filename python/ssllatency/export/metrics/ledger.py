@@ -47,22 +47,22 @@ def _since(later: Value, earlier: Value) -> Value:
     return later - earlier
 
 
-class ServiceLookup(Protocol):
-    """What tells whose a process is."""
-
-    def started(self, pid: int) -> int | None:
-        """When it started, which with the PID names it for good; None where it isn't there."""
-
-    def labels_of(self, pid: int, name: str) -> Labels:
-        """Its service's labels; `name` is what it is called where it is there no more."""
-
-
 @dataclass(frozen=True)
 class Known:
     """A process that was seen: when it started, 0 where it had ended by then, and its service's labels."""
 
     started: int
     labels: Labels
+
+
+class ServiceLookup(Protocol):
+    """What tells whose a process is."""
+
+    def started(self, pid: int) -> int | None:
+        """When it started, which with the PID names it for good; None where it isn't there."""
+
+    def known(self, pid: int, name: str) -> Known:
+        """Who it is, by one look at it; `name` is what it is called where it is there no more."""
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,14 @@ class Ledger:
             if started is None:
                 gone.add(pid)
             elif known.started != started:
-                self._hand_over(pid, started)
+                self._hand_over(pid)
         return gone
 
-    def _hand_over(self, pid: int, started: int) -> None:
+    def _hand_over(self, pid: int) -> None:
         """The process that had this PID keeps what was counted by the last reading; what comes is the new one's."""
         self._service_of(pid).keep(self._own(pid, self._last.get(pid, _NOTHING)))
         self._earlier[pid] = self._last.get(pid, _NOTHING)
-        self._known[pid] = Known(started, self._processes.labels_of(pid, ""))
+        self._known[pid] = self._processes.known(pid, "")
 
     def _own(self, pid: int, counts: Counts) -> Counts:
         return since(counts, self._earlier[pid]) if pid in self._earlier else counts
@@ -177,8 +177,7 @@ class Ledger:
 
     def _remember(self, pid: int, names: Mapping[int, str]) -> Known:
         if pid not in self._known:
-            labels = self._processes.labels_of(pid, names.get(pid, ""))
-            self._known[pid] = Known(self._processes.started(pid) or 0, labels)
+            self._known[pid] = self._processes.known(pid, names.get(pid, ""))
         return self._known[pid]
 
     def _forget(self, pid: int) -> None:
