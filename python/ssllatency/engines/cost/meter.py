@@ -39,11 +39,11 @@ class CostMeter:
         self._hits: KeyedCache[str, Counts, Hits] = KeyedCache(Hits.of)
         self._paid = Paid()
         self._spent_hits = Hits()  # those that `_paid` has heard of
-        self._payers = Payers()
         self._paid_by_slot: dict[int, Paid] = {}
         self._payments: dict[int, Payment] = {}
         self._run_time = RunTime()
         self._times = ProcessTimes()
+        self._payers = Payers(clock_of=self._times.clock_ns)  # of those that are traced, as they were read for the total
         self._began_s = 0.0
         self._look_s = 0.0
 

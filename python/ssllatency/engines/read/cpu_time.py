@@ -108,6 +108,11 @@ class ProcessTimes:
         process = self._processes.get(pid)
         return process.own_ns if process else None
 
+    def clock_ns(self, pid: int) -> int | None:
+        """The nanoseconds that a process has run since its start: of one that `see` has looked at, as they were then."""
+        process = self._processes.get(pid)
+        return process.last[0] if process else process_clock_ns(pid)
+
     @property
     def total_ns(self) -> int:
         """Those of all."""

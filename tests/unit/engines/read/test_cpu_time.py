@@ -9,6 +9,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from ssllatency.engines.read import cpu_time
 from ssllatency.engines.read.cpu_time import ProcessTimes
 
 BEYOND_ALL_PIDS = 1 << 22
@@ -106,8 +109,25 @@ def test_a_traced_child_of_a_traced_parent_is_not_counted_twice() -> None:
     assert grown_ns < 120e6  # by what both did meanwhile, and not by the child's 150 ms again
 
 
+def test_the_clock_of_a_process_that_was_seen_is_read_once_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other, asked = os.getpid(), os.getppid(), list[int]()
+
+    def clock(pid: int) -> int:
+        asked.append(pid)
+        return len(asked)
+
+    monkeypatch.setattr(cpu_time, "process_clock_ns", clock)
+    times = ProcessTimes()
+    times.begin([own])
+    assert [times.clock_ns(own), times.clock_ns(own), times.clock_ns(other)] == [1, 1, 2]
+    times.see([])
+    assert times.clock_ns(own) == 3
+    assert asked == [own, other, own]
+
+
 def test_a_process_that_is_not_there_has_no_time() -> None:
     times = ProcessTimes()
     times.begin([BEYOND_ALL_PIDS])
     assert times.of(BEYOND_ALL_PIDS) is None
+    assert times.clock_ns(BEYOND_ALL_PIDS) is None
     assert times.total_ns == 0
