@@ -188,11 +188,7 @@ class Follower:
 
     def _hit_costs(self) -> HitCosts | None:
         meter = self._attachment.processes.meter
-        if meter:
-            return meter.hit_costs()
-        from ssllatency.tracing.hit_costs import of_this_machine  # not before the probes are attached
-
-        return of_this_machine()
+        return meter.hit_costs() if meter else None
 
     def _is_target(self, pid: int) -> bool:
         """Whether the process is, or was, one to trace. Where all users of a file are, what it maps tells."""

@@ -23,7 +23,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Process, Selection, TracedFile
-from ssllatency.tracing import follow, hit_costs
+from ssllatency.tracing import follow
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.late import files, new_files, notes, on_disk, targets, waiting
 from ssllatency.tracing.links import others, own_links
@@ -196,7 +196,6 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(others, "mapped_files", lambda pid: made.maps.get(pid, []))
     monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "other", 0) if pid in made.maps else None)
     monkeypatch.setattr(others, "_pids", lambda: list(made.maps))
-    monkeypatch.setattr(hit_costs, "of_this_machine", lambda: None)
     opened = iter(range(50, 5000))
     monkeypatch.setattr(
         new_files, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
