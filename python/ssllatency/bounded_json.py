@@ -24,6 +24,6 @@ def parsed(text: str) -> Any:
 
 
 def most_bytes(text: str) -> int:
-    """How much memory that takes at most."""
+    """Return how much memory that takes at most."""
     characters = len(text) * (1 if text.isascii() else 4)
     return characters + sum(text.count(character) * size for character, size in _BYTES.items())

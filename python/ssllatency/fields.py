@@ -44,7 +44,7 @@ class Field:
         return f"{above}.{self._key}" if above else self._key
 
     def must_be(self, what: str) -> str:
-        """Which field it is and how it must be."""
+        """Return which field it is and how it must be."""
         return f"{self.path or 'the document'} must be {what}"
 
     def error(self, must: str) -> SsllatencyError:

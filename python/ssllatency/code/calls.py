@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a function is called: directly in the image's code, or through its PLT stub.
+"""The places at which a function is called: directly in the image's code, or through its PLT stub.
 
 The code isn't decoded: every address whose bytes would be such a call, if an instruction began there, counts. So each result is
 a candidate, to be confirmed by decoding its function. Tail jumps of 32 bits are found as well.

@@ -36,7 +36,7 @@ ResolveTail = Callable[[int, int], Sequence[int] | None]
 
 
 class Unplannable(Exception):
-    """Why an operation can't be probed: a phrase without a full stop."""
+    """The reason why an operation can't be probed: a phrase without a full stop."""
 
 
 class Code:

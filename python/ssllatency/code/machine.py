@@ -32,7 +32,8 @@ BASELINE = Emulation()  # what every kernel with uprobes emulates
 
 
 class Cost(StrEnum):
-    """How the kernel runs the replaced instruction: a 5-byte nop by a call, an emulated one in one trap, others by steps."""
+    """The way in which the kernel runs the replaced instruction: a 5-byte nop by a call, an emulated one in one trap, others by
+    steps."""
 
     OPTIMISED = "optimised"
     EMULATED = "emulated"
@@ -112,7 +113,7 @@ class Instruction(Protocol):
         """The frame after it, from the frame before."""
 
     def cost(self, emulation: Emulation) -> Cost | None:
-        """How the kernel runs it under a probe; None if the kernel refuses it or it isn't known to be safe."""
+        """Return how the kernel runs it under a probe; None if the kernel refuses it or it isn't known to be safe."""
 
 
 # reads the memory of the image: (address, size) -> bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which address a function returns, for functions that return always the same one, on either machine."""
+"""The address that a function returns, for functions that always return the same one, on either machine."""
 
 from __future__ import annotations
 

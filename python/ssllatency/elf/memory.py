@@ -34,7 +34,7 @@ class Memory:
         return segment is not None and bool(segment.p_flags & _PF_X) and address - segment.p_vaddr < segment.p_filesz
 
     def available(self, address: int) -> int:
-        """How many bytes of the file follow at `address` in its segment; 0 where it isn't mapped from the file."""
+        """Return how many bytes of the file follow at `address` in its segment; 0 where it isn't mapped from the file."""
         segment = self._segment(address)
         return max(0, segment.p_filesz - (address - segment.p_vaddr)) if segment else 0
 

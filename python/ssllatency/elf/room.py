@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a stranger's file may take: never so much that the limit of our own control group ends us, as services have
+"""The memory that a stranger's file may take: never so much that the limit of our own control group ends us, as services have
 one."""
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Unwind:
         return start, start + int.from_bytes(data[width:], "little")
 
     def _encoding(self, address: int) -> int | None:
-        """How the frame descriptions of the common information entry at `address` write addresses; None if unknown."""
+        """Return how the frame descriptions of the common information entry at `address` write addresses; None if unknown."""
         if address not in self._encodings:
             self._encodings[address] = self._read_encoding(address)
         return self._encodings[address]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Side(StrEnum):
-    """Which SSL objects count: those of the server side, of the client side, or any."""
+    """The SSL objects that count: those of the server side, of the client side, or any."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -49,7 +49,7 @@ class LinearRange:
 
     @property
     def buckets(self) -> int:
-        """How many buckets lie between the minimum and the maximum."""
+        """The number of buckets between the minimum and the maximum."""
         return -(-(self.maximum - self.minimum) // self.step)
 
 

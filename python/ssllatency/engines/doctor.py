@@ -147,7 +147,7 @@ def lacking(host: Host, engine: str = DEFAULT_ENGINE) -> str:
 
 
 def can_trace(host: Host, engine: str = DEFAULT_ENGINE) -> str | None:
-    """Why `host` can't trace and what fixes it, as one sentence; None where it can."""
+    """Return why `host` can't trace and what fixes it, as one sentence; None where it can."""
     reasons = lacking(host, engine)
     return f"This machine can't trace: {reasons}." if reasons else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes that start later are traced as well."""
+"""Rules for which processes that start later are traced as well."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """Which processes are traced, now and later, with all processes that they start.
+    """The processes that are traced, now and later, with all processes that they start.
 
     `members` gives those that exist now: the PID of each, and whether it is a target only by its name or cgroup, and so until
     it runs another program. `comms`: every process that takes one of these names by running a program, at most MOST_NAMES

@@ -36,7 +36,7 @@ def load(opened: BpfObject, method: kernel.Method) -> dict[str, int]:
 
 @cache
 def refusal() -> str:
-    """Why the kernel refuses the programs, in a sentence; "" where it accepts them."""
+    """Return why the kernel refuses the programs, in a sentence; "" where it accepts them."""
     try:
         for name in OBJECTS:
             with open_object(name) as opened:

@@ -73,7 +73,7 @@ class Identities:
         self._containers: Bounded[str, _Container] = Bounded(_MOST_CONTAINERS)
 
     def started(self, pid: int) -> int | None:
-        """When the process started, in clock ticks since boot; None where it isn't there."""
+        """Return when the process started, in clock ticks since boot; None where it isn't there."""
         clock_ns = self._clock_ns(pid)
         kept = self._starts.get(pid)
         if kept and clock_ns == kept[0]:

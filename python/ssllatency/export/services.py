@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose process one is: the service or container that its counts are shown under. It is found once for each process, and stays
-when the process changes its name, so that no count moves from one series to another."""
+"""The owner of a process: the service or container that its counts are shown under. It is found once for each process, and
+stays when the process changes its name, so that no count moves from one series to another."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Services:
         self._identities = Identities(proc, root)
 
     def started(self, pid: int) -> int | None:
-        """When the process started, in clock ticks since boot; None where it isn't there."""
+        """Return when the process started, in clock ticks since boot; None where it isn't there."""
         return self._identities.started(pid)
 
     def known(self, pid: int, name: str) -> Known:
-        """When the process started, and the labels of its service; `name` is its own where it isn't there any more. Both by one
-        look at it: a PID that is used again in between isn't given one's start and the other's service."""
+        """Return when the process started, and the labels of its service; `name` is its own where it isn't there any more. Both
+        by one look at it: a PID that is used again in between isn't given one's start and the other's service."""
         process = self._identities.process(pid)
         labels = self.labels_in(process.comm if process else name, self._cgroup(pid))
         return Known(process.start_time if process else 0, labels)

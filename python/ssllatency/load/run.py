@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # linux/prctl.h
 
 
 class StopReason(StrEnum):
-    """Why a run ended: by itself, or ended by us."""
+    """The reason why a run ended: by itself, or ended by us."""
 
     ITSELF = "itself"
     TIMEOUT = "timeout"

@@ -20,8 +20,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class ConnectionBounds:
-    """How many TLS connections the client must have completed: between `least` and `most`, which are equal where it counts
-    them; None where nothing bounds them. `why` says how that is known, and where the tool opens more than it counts."""
+    """Bounds of how many TLS connections the client must have completed: between `least` and `most`, which are equal where it
+    counts them; None where nothing bounds them. `why` says how that is known, and where the tool opens more than it counts."""
 
     least: int
     most: int | None

@@ -62,7 +62,7 @@ class TracingCost:
 
     @property
     def share(self) -> float | None:
-        """That part of their processor time; None where that isn't known, or is 0."""
+        """The cost as a part of their processor time; None where that isn't known, or is 0."""
         return self.total_ns / self.cpu_ns if self.cpu_ns else None
 
 

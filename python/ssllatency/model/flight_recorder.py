@@ -22,8 +22,8 @@ class Negotiated:
 
 @dataclass(frozen=True)
 class TimedMethod:
-    """How often a method of JSSE ran, and its time as the JVM measured it: `step` is what it does in a handshake. The times are
-    None where the JVM doesn't tell them, as of a method that never ran."""
+    """The number of runs of a method of JSSE, and its time as the JVM measured it: `step` is what it does in a handshake. The
+    times are None where the JVM doesn't tell them, as of a method that never ran."""
 
     step: str
     method: str
@@ -59,7 +59,7 @@ class FlightRecording:
 
     @property
     def count(self) -> int:
-        """How many handshakes were recorded."""
+        """The number of handshakes that were recorded."""
         return sum(row.count for row in self.negotiated)
 
 

@@ -150,7 +150,7 @@ MEANWHILE = (
 
 
 def unequal_sum(total_ns: Mapping[Part, int]) -> str:
-    """Which of the two sums of times doesn't add up, in words; "" where both do."""
+    """Return which of the two sums of times doesn't add up, in words; "" where both do."""
     if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum(total_ns.get(wait, 0) for wait in WAITS):
         return "wall is the sum of calls and the waits"
     if total_ns[Part.CALLS] != sum(total_ns.get(phase, 0) for phase in PHASES):
@@ -159,7 +159,7 @@ def unequal_sum(total_ns: Mapping[Part, int]) -> str:
 
 
 class RequestedSide(StrEnum):
-    """Whose handshakes were asked for: those that the traced programs make as servers, as clients, or both."""
+    """The side whose handshakes were asked for: those that the traced programs make as servers, as clients, or both."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -167,7 +167,7 @@ class RequestedSide(StrEnum):
 
 
 class Ending(StrEnum):
-    """How a handshake ended. ABANDONED: freed, or its connection gone, in the middle."""
+    """The way in which a handshake ended. ABANDONED: freed, or its connection gone, in the middle."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -205,7 +205,7 @@ LabelValue = str | ProcessLabel | None  # ProcessLabel is that of PROCESS
 
 @dataclass(frozen=True)
 class PeerPrefix:
-    """How many bits of a peer's address are its network's, and are all that is kept of it."""
+    """The bits of a peer's address that are its network's, and all that is kept of it."""
 
     ipv4: int = 24
     ipv6: int = 56
@@ -225,7 +225,7 @@ class Times:
 
     @property
     def count(self) -> int:
-        """How many handshakes had the part."""
+        """The number of handshakes that had the part."""
         return self.exponential.count
 
 
@@ -265,7 +265,7 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many handshakes."""
+        """The number of handshakes."""
         return self.parts[Part.WALL].count
 
     def total_ns(self, *parts: Part) -> int:
@@ -274,17 +274,17 @@ class Group:
 
     @property
     def whole(self) -> Times:
-        """How long they took in all, as whole_part() has it."""
+        """The time that they took in all, as whole_part() has it."""
         return self.parts[whole_part((self,))]
 
     @property
     def unphased(self) -> int:
-        """How many handshakes have all phases but PRIVATE_KEY in REST, as these weren't watched."""
+        """The number of handshakes that have all phases but PRIVATE_KEY in REST, as these weren't watched."""
         return self.facts.get(Fact.UNPHASED, 0)
 
     @property
     def phased(self) -> int:
-        """How many have them as they were."""
+        """The number that have them as they were."""
         return self.count - self.unphased
 
     @cached_property
@@ -323,7 +323,7 @@ def whole_part(groups: Iterable[Group]) -> Part:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why handshakes didn't succeed: one row for each combination that occurred.
+    """A reason why handshakes didn't succeed: one row for each combination that occurred.
 
     `reason` is OpenSSL's reason string ("no shared cipher"), `code` its packed error code (ERR_PACK of the library's major
     version), `library` the name of the library that raised it ("SSL routines"). Where no error was raised these are 0 and "",
@@ -416,17 +416,17 @@ class Batches:
 
     @property
     def count(self) -> int:
-        """How many calls."""
+        """The number of calls."""
         return sum(self.fill)
 
     @property
     def lanes(self) -> int:
-        """How many lanes a call has."""
+        """The number of lanes that a call has."""
         return len(self.fill) - 1
 
     @property
     def used(self) -> int:
-        """How many lanes were used in all."""
+        """The number of lanes that were used in all."""
         return sum(lanes * calls for lanes, calls in enumerate(self.fill))
 
 
@@ -509,10 +509,10 @@ class Handshakes:
 
     @property
     def overflows(self) -> int:
-        """How often a connection found an accept queue full, as far as that is known."""
+        """The number of times that a connection found an accept queue full, as far as that is known."""
         return sum(queue.overflows for queue in self.accept_queues or ())
 
     @property
     def unphased(self) -> int:
-        """How many handshakes have all phases but PRIVATE_KEY in REST, as these weren't watched."""
+        """The number of handshakes that have all phases but PRIVATE_KEY in REST, as these weren't watched."""
         return sum(group.unphased for group in self.groups)

@@ -103,7 +103,7 @@ def _sixteenth_root(number: int) -> int:
 
 
 def quantile_rank(q: float, count: int) -> int:
-    """Which of `count` calls, ordered from the shortest and numbered from 1, is the q-quantile.
+    """Return which of `count` calls, ordered from the shortest and numbered from 1, is the q-quantile.
 
     It is the first that at least a fraction q of all calls do not exceed. Raises ValueError unless 0 <= q <= 1.
     """
@@ -339,7 +339,7 @@ class LinearHistogram:
 
     @staticmethod
     def size(minimum: int, maximum: int, step: int) -> int:
-        """How many counts such a histogram has, the two outer ones included."""
+        """Return how many counts such a histogram has, the two outer ones included."""
         return -(-(maximum - minimum) // step) + 2
 
     @classmethod

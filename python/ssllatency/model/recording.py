@@ -31,7 +31,7 @@ class Run:
 
     @property
     def started(self) -> str:
-        """When the first interval began, RFC 3339."""
+        """The time at which the first interval began, RFC 3339."""
         return self.intervals[0].started
 
     def total(self) -> Snapshot:
@@ -71,7 +71,7 @@ class Recording:
 
     @property
     def started(self) -> str:
-        """When the first interval of all began, RFC 3339."""
+        """The time at which the first interval of all began, RFC 3339."""
         return self.intervals[0].started
 
     @property

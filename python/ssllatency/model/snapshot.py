@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How a call ended: it did its work, it failed, it asked to be called again, or the peer had closed in good order."""
+    """The way in which a call ended: it did its work, it failed, it asked to be called again, or the peer had closed in good
+    order."""
 
     SUCCESS = "success"
     FAILURE = "failure"

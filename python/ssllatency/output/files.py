@@ -114,7 +114,8 @@ def _is_no_file(name: str) -> bool:
 
 
 def _refuse_odd(name: str) -> None:
-    """Where there is something that a file can't take the place of without surprise: a link, a folder, a device, a pipe."""
+    """Refuse to write where there is something that a file can't take the place of without surprise: a link, a folder, a
+    device, a pipe."""
     with suppress(FileNotFoundError):
         mode = os.lstat(name).st_mode
         if stat.S_ISLNK(mode):

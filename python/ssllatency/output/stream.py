@@ -30,8 +30,8 @@ class Output:
             raise BrokenPipeError
 
     def write(self, lines: Sequence[str]) -> int:
-        """How many of the lines, or blocks of them, were written: not all if the reader keeps them waiting until `stopped`.
-        BrokenPipeError where the reader has gone, SsllatencyError where the output takes no more."""
+        """Write these, and return how many of the lines, or blocks of them, were written: not all if the reader keeps them
+        waiting until `stopped`. BrokenPipeError where the reader has gone, SsllatencyError where the output takes no more."""
         text = self._harmless("".join(lines)).encode()
         written = 0
         while written < len(text):

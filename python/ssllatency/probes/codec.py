@@ -145,8 +145,8 @@ def _operation(field: Field, file_size: int, known: Mapping[str, Operation] = BY
 
 
 def _wrong_role(plan: OperationPlan, operation: Operation) -> str:
-    """How an operation's probes must be, "" where they are: one entry and its exits, or one return probe, and that never on
-    what may run inside an ASYNC job; or entries alone."""
+    """Return how an operation's probes must be, "" where they are: one entry and its exits, or one return probe, and that never
+    on what may run inside an ASYNC job; or entries alone."""
     roles = [site.role for site in plan.probes]
     if operation.only_entry:
         entries = set(roles) == {Role.ENTRY} and (len(roles) == 1 or operation.callers_of)

@@ -47,7 +47,7 @@ def _facts(image: Image, libraries: tuple[str, ...], inside: Inside, version: Ve
 
 
 def _no_names(image: Image, implementation: str) -> str:
-    """Why it can't be traced, and what would help."""
+    """Return why it can't be traced, and what would help."""
     place, name = next(iter(image.debug_places()), ""), image.label.rpartition("/")[2]
     debug_file = f"its debug file as {place}, or " if place else ""
     return (

@@ -41,7 +41,7 @@ class HitCosts:
         )
 
     def of(self, cost: Cost) -> int:
-        """That of a kind of site."""
+        """Return the cost of a kind of site."""
         return {Cost.OPTIMISED: self.optimised, Cost.EMULATED: self.emulated, Cost.SINGLE_STEPPED: self.single_stepped}[cost]
 
 

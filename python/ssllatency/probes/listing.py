@@ -53,7 +53,7 @@ def _document(plan: FilePlan, sessions: bool, costs: HitCosts) -> dict[str, Any]
 
 
 def chosen(plan: OperationPlan, sessions: bool) -> str:
-    """How the end of a call is seen: "exit sites", "session", "return probe"; "entry only" where it isn't."""
+    """Return how the end of a call is seen: "exit sites", "session", "return probe"; "entry only" where it isn't."""
     roles = {probe.role for probe in plan.probes}
     if Role.RETURN in roles:
         return "session" if sessions else "return probe"

@@ -66,7 +66,8 @@ class _Finder:
         return next((function for name in operation.symbols if (function := look_up(name))), None)
 
     def reason(self, operation: Operation) -> str:
-        """Why it wasn't found. A function that libraries export or offer by name, and that this one doesn't, isn't in it."""
+        """Return why it wasn't found. A function that libraries export or offer by name, and that this one doesn't, isn't in
+        it."""
         if any(self._image.unconfirmed(name) for name in operation.symbols):
             return NOT_CONFIRMED
         return self._tables.obstacle(operation) or (NOT_NAMED if self._tables.may_hold(operation) else NOT_IN_LIBRARY)

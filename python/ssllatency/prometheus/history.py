@@ -57,7 +57,8 @@ _OFFLOAD = {"completion": Part.COMPLETION}
 
 @dataclass(frozen=True)
 class Wanted:
-    """Whose history: the service, and more conditions on series as PromQL has them ('instance=~"web.*"'), "" for none."""
+    """The owner of the history: the service, and more conditions on series as PromQL has them ('instance=~"web.*"'), "" for
+    none."""
 
     service: str
     matching: str = ""
@@ -127,7 +128,7 @@ class _History:
         return sorted(counting & {samples.labels.get(_INSTANCE, "") for samples in self._scraped})
 
     def run(self, instance: str) -> Iterator[Run]:
-        """What an instance counted, where it did."""
+        """Return what an instance counted, where it did."""
         scraped = [samples for samples in self._scraped if samples.labels.get(_INSTANCE, "") == instance]
         times = {at_s: value for samples in scraped for at_s, value in samples.values.items() if isinstance(value, float)}
         steps = [self._over.start_s + number * self._over.step_s for number in range(self._steps())]
@@ -205,7 +206,7 @@ class _History:
         )
 
     def _successful(self, span: _Span, *by: str) -> dict[tuple[str, ...], int]:
-        """How many handshakes succeeded, by these labels."""
+        """Return how many handshakes succeeded, by these labels."""
         ended = span.counted(self._series("ssllatency.handshake.duration"), names.OUTCOME, *by)
         return {
             key[1:]: value.buckets.count
@@ -214,7 +215,7 @@ class _History:
         }
 
     def _counts(self, span: _Span, family: str, by: str) -> dict[str, int]:
-        """What a counter counted, by the values of a label."""
+        """Return what a counter counted, by the values of a label."""
         return {
             value: round(count)
             for (value,), count in span.counted(self._series(family), by)
@@ -251,7 +252,7 @@ class _History:
                 yield Group({}, Ending(outcome), _times(found), False, *resumption, bounded(facts.get(outcome, {}), count))
 
     def _facts(self, span: _Span) -> dict[str, dict[Fact, int]]:
-        """What is counted beside the times, by outcome. Exporters of older versions have less of it."""
+        """Return what is counted beside the times, by outcome. Exporters of older versions have less of it."""
         facts: dict[str, dict[Fact, int]] = {}
         for fact, place in PLACES.items():
             for (outcome, value), count in span.counted(self._series(place.family), names.OUTCOME, place.label):
@@ -288,7 +289,7 @@ class _History:
         )
 
     def _windows(self, span: _Span) -> Iterator[str]:
-        """What was watched for a part of the time only, so that its counts are of that part."""
+        """Return what was watched for a part of the time only, so that its counts are of that part."""
         for samples in self._series("ssllatency.observed", self._of_host):
             ratio = samples.values.get(span.later_s, 1.0)
             if span.holds(samples) and isinstance(ratio, float) and ratio < 1:
@@ -315,7 +316,7 @@ class _Span:
         return samples.labels.get(_INSTANCE, "") == self.instance
 
     def counted(self, series: Iterable[Samples], *by: str) -> list[tuple[tuple[str, ...], Value]]:
-        """What the instance's series counted, added up by these labels."""
+        """Return what the instance's series counted, added up by these labels."""
         labels = [name.replace(".", "_") for name in by]
         found: dict[tuple[str, ...], list[Value]] = {}
         for samples in filter(self.holds, series):

@@ -103,7 +103,8 @@ class Mark:
 
 
 class CallingConvention(StrEnum):
-    """How functions are called: where arguments, results and the flow of control that a call belongs to are found."""
+    """The way in which functions are called: where arguments, results and the flow of control that a call belongs to are
+    found."""
 
     C = "C"  # a call belongs to a stack, which stays where it is
     GO = "Go"  # to a goroutine, whose stack moves
@@ -164,15 +165,15 @@ class Tables(Protocol):
         """Whether the image may contain a function that wasn't found."""
 
     def obstacle(self, operation: Operation) -> str:
-        """Why it wasn't found, where the stack looked for it; else ""."""
+        """Return why it wasn't found, where the stack looked for it; else ""."""
 
 
 class Tails(Protocol):
     """The places where the functions of an image end in calls through tables."""
 
     def targets(self, function: int, slot: int) -> Sequence[int] | None:
-        """Where the function at the address `function` jumps through the displacement `slot`; None if that isn't known, empty
-        where the library never makes that call."""
+        """Return where the function at the address `function` jumps through the displacement `slot`; None if that isn't known,
+        empty where the library never makes that call."""
 
 
 class NoTables:
@@ -276,7 +277,7 @@ class Stack(Implementation):
         """Byte offsets of what a connection shows, by the names of SslOffsets; what the image doesn't show is missing."""
 
     def known_types(self, image: Image) -> tuple[int, ...]:  # noqa: ARG002
-        """What tells the types of values in its memory, by GoType; empty for a stack whose values have none."""
+        """Return what tells the types of values in its memory, by GoType; empty for a stack whose values have none."""
         return ()
 
     @abstractmethod
@@ -305,7 +306,8 @@ class Stack(Implementation):
         return None
 
     def obstacle(self, image: Image) -> str:  # noqa: ARG002
-        """Why it can't be traced in an image that has its marks, and none of its libraries; "" where it only lacks symbols."""
+        """Return why it can't be traced in an image that has its marks, and none of its libraries; "" where it only lacks
+        symbols."""
         return ""
 
     @abstractmethod
@@ -313,7 +315,8 @@ class Stack(Implementation):
         """The library's name for itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
 
     def name_and_release(self, version: str) -> tuple[str, str]:  # noqa: ARG002
-        """What of the text that version() gives is the library's name, and what its release; "" where that is unknown."""
+        """Return what of the text that version() gives is the library's name, and what its release; "" where that is
+        unknown."""
         return self.title, ""
 
     def handshake_code(self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]) -> HandshakeCode:  # noqa: ARG002

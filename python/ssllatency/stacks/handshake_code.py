@@ -58,7 +58,7 @@ class HandshakeCode:
         self.missing += [MissingPart(phase, self.not_found(phase)) for phase in wanted if phase not in phases]
 
     def not_found(self, phase: Phase | Transport) -> str:
-        """Why a phase is missing of which no call was found."""
+        """Return why a phase is missing of which no call was found."""
         return f"{self.library} doesn't call {' or '.join(callee.name for callee in self.callees if callee.phase == phase)}"
 
     def transport_calls(self) -> Iterator[CallSite]:

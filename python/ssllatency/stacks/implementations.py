@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which TLS implementations are linked into an image, with or without symbols for their functions, and the version of the one
-that can be traced. They are recognised by their marks in the file."""
+"""The TLS implementations that are linked into an image, with or without symbols for their functions, and the version of the
+one that can be traced. They are recognised by their marks in the file."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Inside:
 
 @dataclass(frozen=True)
 class Version:
-    """What a library calls itself. Of `text`, as "OpenSSL 3.0.19 27 Jan 2026", `name` is "OpenSSL" and `release` "3.0.19"; both
-    texts are empty where they are unknown."""
+    """The name that a library gives itself. Of `text`, as "OpenSSL 3.0.19 27 Jan 2026", `name` is "OpenSSL" and `release`
+    "3.0.19"; both texts are empty where they are unknown."""
 
     text: str
     name: str
@@ -37,7 +37,7 @@ class Version:
 
     @classmethod
     def of(cls, traceable: tuple[str, str]) -> Version:
-        """That of an implementation as its marks show it."""
+        """Return the version of an implementation as its marks show it."""
         return cls(" ".join(traceable).rstrip(), *traceable)
 
 
@@ -75,8 +75,8 @@ def _marked(image: Image, versions: dict[str, str]) -> tuple[Stack | None, tuple
 
 
 def version_of(image: Image) -> Version:
-    """What the library in the image calls itself. BoringSSL has no versions, and where nothing asks for AWS-LC's it isn't
-    linked: then the file's marks tell which it is."""
+    """Return what the library in the image calls itself. BoringSSL has no versions, and where nothing asks for AWS-LC's it
+    isn't linked: then the file's marks tell which it is."""
     stack = stack_of(image)
     text = stack.version(image)
     if text:

@@ -45,7 +45,7 @@ class ReturnValue:
 
     @property
     def bits(self) -> int:
-        """How many bits of it count."""
+        """The number of its bits that count."""
         return 64 if self.returns is Returns.GO_ERROR or self.convention is Convention.POINTER else 32
 
     def is_success(self, returned: int) -> bool:

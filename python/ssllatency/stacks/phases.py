@@ -56,8 +56,8 @@ class CallSite:
 
 
 class ErrorKind(StrEnum):
-    """Which arguments tell of an error, in the order of ARGUMENTS. RAISE, OWN and RAISE_1_1: the library and the reason, OWN at
-    the calls by which a library breaks off. FATAL: the connection and the alert (-1: none)."""
+    """The arguments that tell of an error, in the order of ARGUMENTS. RAISE, OWN and RAISE_1_1: the library and the reason, OWN
+    at the calls by which a library breaks off. FATAL: the connection and the alert (-1: none)."""
 
     RAISE = "raise"
     OWN = "own"

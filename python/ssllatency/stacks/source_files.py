@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which code refers to the names of a library's source files, as OpenSSL's does wherever it raises an error. In a program that
-several libraries are linked into, this shows which library a function belongs to."""
+"""The code that refers to the names of a library's source files, as OpenSSL's does wherever it raises an error. In a program
+that several libraries are linked into, this shows which library a function belongs to."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ Read = Callable[[int, int], bytes]  # so many bytes from there
 
 
 class CodeState(Enum):
-    """How the code that a process runs of a file compares with the file's.
+    """The state of the code that a process runs of a file, compared with the file's.
 
     CHANGED: other instructions, so that a breakpoint could kill the process. UNPROBED: it is mapped so that the kernel sets no
     breakpoint. OFF: its owner wants none, whatever its code. Breakpoints that are there, ours or another tracer's, are no

@@ -145,7 +145,7 @@ def open_shared(file: TracedFile, proc: Path = PROC) -> int:
 
 
 def _mapping_of(pid: int, identity: Identity, proc: Path) -> MappedFile | None:
-    """How the process maps the file by now, None where it doesn't, or is gone."""
+    """Return how the process maps the file by now, None where it doesn't, or is gone."""
     with suppress(SsllatencyError):
         return next((mapping for mapping in mapped_files(pid, proc) if mapping.identity == identity), None)
     return None

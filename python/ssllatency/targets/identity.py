@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file it is: the only place that says when two mappings, paths or descriptors are of one file.
+"""The identity of a file: the only place that says when two mappings, paths or descriptors are of one file.
 
 A file's identity is the device and the inode number that its own descriptor tells, as stat() does: one file has it by all its
 paths, and no other file as long as this one is mapped or open. Where it is remembered for longer, its times tell whether the

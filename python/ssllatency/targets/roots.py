@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which debug files are trusted for a mapped file: the host's always, and first; those in the process's own root only where
+"""The debug files that are trusted for a mapped file: the host's always, and first; those in the process's own root only where
 that root is a separate file system that the file is part of.
 
 A process may make a root for itself in a user namespace, with files of the host bound into it, and put debug files beside them

@@ -26,10 +26,10 @@ OPTIONS = "-p PID, --port PORT, --unit NAME, --comm NAME, --cgroup PATH, --conta
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom to trace: `pids` with their children, those of one of the names `comms`, those that map one of the files
+    """The processes to trace: `pids` with their children, those of one of the names `comms`, those that map one of the files
     `libraries`, those in `container` (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below,
-    those of systemd's unit `unit`, those that listen on one of the ports `ports` with their children, those in the
-    containers of the Kubernetes pod `pod` (its name, NAMESPACE/NAME or UID), or everything."""
+    those of systemd's unit `unit`, those that listen on one of the ports `ports` with their children, those in the containers
+    of the Kubernetes pod `pod` (its name, NAMESPACE/NAME or UID), or everything."""
 
     pids: tuple[int, ...] = ()
     comms: tuple[str, ...] = ()

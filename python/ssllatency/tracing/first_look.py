@@ -16,7 +16,7 @@ from ssllatency.tracing import handshake_sources, live
 
 @dataclass
 class Seen:
-    """How many handshakes of a process ended in a second, and how many of them failed."""
+    """The number of a process's handshakes that ended in a second, and how many of them failed."""
 
     rate: float = 0.0
     failed: float = 0.0

@@ -53,8 +53,8 @@ _MOST_FILES = 8  # a process may map new files for ever: one look takes so many 
 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
-    """Who is to be followed; None for everyone who maps a file, for whom nothing can come later. With `wait` it is to be heard
-    when one of them comes: the first, or each where they don't share links."""
+    """Return the rules by which processes are followed; None for everyone who maps a file, for whom nothing can come later.
+    With `wait` it is to be heard when one of them comes: the first, or each where they don't share links."""
     if selection.libraries:
         return Rules() if wait else None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
@@ -132,12 +132,12 @@ class Follower:
 
     @property
     def refused(self) -> int:
-        """How many processes and files couldn't be traced though they are there."""
+        """The number of processes and files that couldn't be traced though they are there."""
         return self._notes.refused
 
     @property
     def spared(self) -> int:
-        """How many processes get no probe that would otherwise, or that share a file with those that do."""
+        """The number of processes that get no probe and would otherwise, or that share a file with those that do."""
         return self._links.spared
 
     def wait(self, timeout_s: float, also: int | None = None) -> bool:
@@ -153,7 +153,7 @@ class Follower:
 
     @property
     def bursts(self) -> int:
-        """How many times probes were hit so often that the budget is to be looked after."""
+        """The number of times that probes were hit so often that the budget is to be looked after."""
         following = self._attachment.following
         return following.bursts if following else 0
 

@@ -140,7 +140,7 @@ def _hit_costs(*, keep: bool) -> HitCosts | None:
 
 
 class RunEnd:
-    """When a run is to end: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks.
+    """The end of a run: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks.
 
     `at` is when by the monotonic clock, as far as that is known: a run that waits for processes lasts from the arrival of the
     first one.

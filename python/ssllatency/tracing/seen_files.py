@@ -142,8 +142,8 @@ class SeenFiles:
         return self.hints.get(mapping.numbers) if _name(mapping.path) in self._names else None
 
     def among(self, mapping: MappingNotice, files: Sequence[MappedFile]) -> MappedFile | None:
-        """Which of the files, which the process maps by now, was mapped: by its numbers, else by its name, a traced one first.
-        A file of an overlay has other numbers in maps than in some kernels' notices."""
+        """Return which of the files, which the process maps by now, was mapped: by its numbers, else by its name, a traced one
+        first. A file of an overlay has other numbers in maps than in some kernels' notices."""
         by_numbers = [file for file in files if file.numbers == mapping.numbers]
         same = by_numbers or [file for file in files if _name(file.path) == _name(mapping.path)]
         return min(same, key=lambda file: file.identity not in self.traced, default=None)

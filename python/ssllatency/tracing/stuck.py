@@ -40,7 +40,7 @@ def _watch() -> None:
 
 
 def _switches(own: int) -> int:
-    """How often the other threads have been given a processor."""
+    """Return how often the other threads have been given a processor."""
     number = 0
     for thread in os.listdir("/proc/self/task"):  # noqa: PTH208
         if int(thread) != own:

@@ -18,7 +18,8 @@ INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much is recorded before and after the condition began to hold, and how long it must not hold before the next time."""
+    """The time that is recorded before and after the condition began to hold, and how long it must not hold before the next
+    time."""
 
     before_s: float
     after_s: float
@@ -27,7 +28,8 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Incident:
-    """When a condition began to hold (RFC 3339), by which readings, on which host, and the recording's text and size."""
+    """The time at which a condition began to hold (RFC 3339), by which readings, on which host, and the recording's text and
+    size."""
 
     began: str
     readings: tuple[ThresholdValue, ...]

@@ -125,7 +125,7 @@ def _handshake_plan(source: PlanSource, name: str) -> FilePlan:
 
 
 def _links(resolved: Resolved) -> str:
-    """How the probes of these processes would be attached, and which other processes would pay for them."""
+    """Return how the probes of these processes would be attached, and which other processes would pay for them."""
     rules, alone = rules_for(resolved.selection), childless(resolved.selection)
     request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules, childless=alone)
     # By version, as asking the kernel needs privileges.

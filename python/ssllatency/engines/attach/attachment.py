@@ -134,12 +134,12 @@ class Attachment:
 
     @property
     def following(self) -> Following | None:
-        """That of `processes`."""
+        """The one of `processes`."""
         return self.processes.following
 
     @property
     def unfollowed(self) -> str:
-        """That of `processes`."""
+        """The one of `processes`."""
         return self.processes.unfollowed
 
     @property
@@ -426,7 +426,7 @@ class Attachment:
 
     @property
     def late_processes(self) -> int:
-        """How many processes were traced late; beside another attachment they are in its losses."""
+        """The number of processes that were traced late; beside another attachment they are in its losses."""
         return 0 if self._beside else self.processes.were_late
 
     def forget(self, pids: Iterable[int]) -> None:

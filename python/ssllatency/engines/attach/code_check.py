@@ -74,7 +74,7 @@ _unwritten: dict[str, FileStatus] = {}  # by path of a descriptor, the status of
 
 
 def status_of(image: TracedImage) -> FileStatus | None:
-    """That of the image's file; None where it can't be asked."""
+    """Return the status of the image's file; None where it can't be asked."""
     try:
         with _opened(image.file) as descriptor:
             return _status(descriptor)

@@ -70,7 +70,7 @@ class Processes:
 
     @property
     def were_late(self) -> int:
-        """How many were late, with those that are forgotten."""
+        """The number that were late, with those that are forgotten."""
         return len(self.late) + self._late_forgotten
 
     def forget(self, pids: Iterable[int]) -> None:

@@ -42,7 +42,7 @@ class Goroutines:
         return self.left_for_good + self.left_now
 
     def count(self, alive: Callable[[int], bool]) -> RunningCount:
-        """How many calls run now; the records of processes that aren't alive are taken out."""
+        """Count the calls that run now; the records of processes that aren't alive are taken out."""
         running = lost = left_now = 0
         now_ns = time.monotonic_ns()
         lives: dict[int, bool] = {}
@@ -60,7 +60,7 @@ class Goroutines:
         return RunningCount(running, lost)
 
     def calls_of(self, operations: Collection[int]) -> int:
-        """How many calls of these operations run."""
+        """Return how many calls of these operations run."""
         calls = (call for _, _, goroutine in self._records() for call in _calls(goroutine))
         return sum(call.operation in operations and not self._is_dropped(call) for call in calls)
 

@@ -25,7 +25,7 @@ _RETURN_ZERO = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # r0 = 0;
 
 
 class Method(StrEnum):
-    """How probes are attached. PERF: a perf event each, since Linux 5.15 with cookies. MULTI: many in a link, since 6.6.
+    """A way of attaching probes. PERF: a perf event each, since Linux 5.15 with cookies. MULTI: many in a link, since 6.6.
     SESSION: a link for entry and return together, since 6.13."""
 
     PERF = "perf"
@@ -170,7 +170,7 @@ def return_probes_kill(
     shadow_stack: bool,
     decides: Callable[[], bool] = decides_on_return_probes,
 ) -> str:
-    """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
+    """Return why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
 
     Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know. Kernels with the fix are recognised by
     asking (`decides`). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.

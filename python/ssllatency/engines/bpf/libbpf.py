@@ -142,7 +142,8 @@ class Map:
             first = False
 
     def _batch(self) -> int:
-        """How many entries are copied at a time: of large ones few, as memory for many takes longer to get than to fill."""
+        """Return how many entries are copied at a time: of large ones few, as memory for many takes longer to get than to
+        fill."""
         return max(4, min(_BATCH, _BATCH_BYTES // self._value_size))
 
     def _buffers(self, entries: int) -> tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ctypes.c_char]]:
@@ -409,7 +410,7 @@ def _verdict(listing: str) -> str:
 
 
 def _advice(error: int) -> str:
-    """What the user can do about a kernel that loads no programs, by the error's number."""
+    """Return what the user can do about a kernel that loads no programs, by the error's number."""
     if error in (errno.EPERM, errno.ENOMEM):
         return "`ssllatency doctor` says what is missing."
     return "please report it with the kernel's version (uname -r); meanwhile `trace --engine bpftrace` may serve."

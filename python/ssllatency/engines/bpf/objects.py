@@ -37,7 +37,7 @@ def object_path(name: str = "ssllatency") -> Path:
 
 
 def _changed_s(name: str) -> float:
-    """When the sources of an object were changed last, of a checkout; 0 for a package, which comes with its objects."""
+    """Return when the sources of an object were changed last, of a checkout; 0 for a package, which comes with its objects."""
     if _of_package("bpf").exists():
         return 0.0
     folder = sources_path()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which slot a process has in the kernel side's tables by process, as bpf/common/maps.bpf.h computes it.
+"""The slot that a process has in the kernel side's tables by process, as bpf/common/maps.bpf.h computes it.
 
 Processes of one slot share a limit, or an account of hits. Where it was known who shares one, somebody who forks until a PID
 fits could use up a limit of another process's, or have the cost of their own calls charged to it.

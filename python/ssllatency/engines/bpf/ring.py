@@ -39,7 +39,7 @@ def stride_of(record: int) -> int:
 
 
 def whole_records(region: memoryview, record: int) -> tuple[int, bytes]:
-    """How many bytes of `region` can be given back to the kernel, and the records in them, headers included.
+    """Return how many bytes of `region` can be given back to the kernel, and the records in them, headers included.
 
     The records end before the first that a program is still writing; those that a program discarded are left out.
     """
@@ -78,7 +78,7 @@ class Ring:
         self.close()
 
     def waiting(self) -> int:
-        """How many bytes the programs have put in that weren't read yet."""
+        """Return how many bytes the programs have put in that weren't read yet."""
         return int(self._produced[0] - self._consumed[0]) % _POSITION
 
     def wait(self, timeout_s: float) -> bool:

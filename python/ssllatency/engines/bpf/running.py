@@ -59,7 +59,7 @@ class Running:
         self.lost = 0
 
     def count(self, alive: Callable[[int], bool] = exists) -> int:
-        """How many calls run now; those of processes that aren't alive are taken out and added to `lost`."""
+        """Count the calls that run now; those of processes that aren't alive are taken out and added to `lost`."""
         used = [(number, process_of(tag)) for number, tag in self._tags()]
         gone = {pid for pid in {pid for _, pid in used} if not alive(pid)}
         for number in (number for number, pid in used if pid in gone):

@@ -190,7 +190,7 @@ def _keys(request: Request) -> int:
 
 
 def _running(maps: numbers.Maps) -> tuple[int, int]:
-    """How many calls run, and how many never end as their process is gone."""
+    """Return how many calls run, and how many never end as their process is gone."""
     pids = [pid for (pid, _, _), _ in numbers.keyed(maps, "@running")]
     alive = {pid for pid in set(pids) if exists(pid)}
     running = sum(pid in alive for pid in pids)

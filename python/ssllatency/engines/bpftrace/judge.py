@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a call ended, in bpftrace's language: bpf/common/outcome.bpf.h and bpf/calls/side.bpf.h in C. Pure functions to lines.
+"""Verdicts on calls, in bpftrace's language: bpf/common/outcome.bpf.h and bpf/calls/side.bpf.h in C. Pure functions to lines.
 
 tests/unit/verdicts holds the verdicts against those of these headers, for all codes. The lines speak of $value (the return
 value as an int32), $raw (all of its register) and $ssl (the SSL *).

@@ -153,14 +153,14 @@ def lost(maps: Maps, number: int) -> int:
 
 
 def without_room(maps: Maps, room: int) -> int:
-    """How many calls @calls had no room for, at least: calls continue between the reading of the two maps. `room` is how many
-    entries the map has room for."""
+    """Return how many calls @calls had no room for, at least: calls continue between the reading of the two maps. `room` is how
+    many entries the map has room for."""
     return _missing(maps) if _is_full(maps, room) else 0
 
 
 def overwritten(maps: Maps, room: int) -> int:
-    """How many calls @calls has lost although it had room: bpftrace adds to a count without an atomic operation, so that two
-    calls which are added at once may count as one."""
+    """Return how many calls @calls has lost although it had room: bpftrace adds to a count without an atomic operation, so that
+    two calls which are added at once may count as one."""
     return 0 if _is_full(maps, room) else _missing(maps)
 
 
@@ -169,7 +169,7 @@ def _is_full(maps: Maps, room: int) -> bool:
 
 
 def _missing(maps: Maps) -> int:
-    """How many more calls @all has than @calls."""
+    """Return how many more calls @all has than @calls."""
     counted: int = sum(calls for (_, _, slot), calls in keyed(maps, "@calls") if slot < LINEAR)
     everything: int = maps.get("@all", 0)
     return max(everything - counted, 0)

@@ -17,7 +17,7 @@ Totals = Mapping[Function, ExponentialHistogram]
 
 @dataclass(frozen=True)
 class WatchedWindow:
-    """When it began, how long it was, and what the processes had done by its begin and did in it."""
+    """The beginning and length of a window, and what the processes had done by its begin and did in it."""
 
     opened_s: float = 0.0
     begin: Work = UNKNOWN
@@ -27,7 +27,7 @@ class WatchedWindow:
 
 @dataclass
 class _Account:
-    """That of a tier: its strata, where the running one began, and the calls counted by then."""
+    """The account of a tier: its strata, where the running one began, and the calls counted by then."""
 
     since_s: float
     since: Work

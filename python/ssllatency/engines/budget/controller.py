@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the time may be watched: from what tracing was seen to cost inside and outside of windows."""
+"""The part of the time that may be watched: from what tracing was seen to cost inside and outside of windows."""
 
 from __future__ import annotations
 

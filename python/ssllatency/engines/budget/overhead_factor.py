@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much dearer hits are in the traced processes than they were measured at: there they also push data and code out of
-caches, a server that they slow down wakes its clients more often, and setting and removing probes takes its part. It is seen by
-the CPU time for each system call, with probes and without."""
+"""The factor by which hits are dearer in the traced processes than they were measured at: there they also push data and code
+out of caches, a server that they slow down wakes its clients more often, and setting and removing probes takes its part. It is
+seen by the CPU time for each system call, with probes and without."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OverheadFactor:
 
     @property
     def factor(self) -> float:
-        """How many times what was measured a hit takes; 1 where that isn't known."""
+        """The time of a hit as a multiple of what was measured; 1 where that isn't known."""
         watched, between = self._watched, self._between
         if not between.io_calls or not watched.cost_ns:
             return 1.0

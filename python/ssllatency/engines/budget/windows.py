@@ -191,7 +191,7 @@ class Windows:
 
     @property
     def due_s(self) -> float:
-        """When the next window is to be opened or shut, or a stratum ends, by the clock; infinity while all is watched."""
+        """The time at which the next window opens or shuts, or a stratum ends, by the clock; infinity while all is watched."""
         if self._over or not self._windowed:
             return math.inf
         if self._stratum.phase is _Phase.AFTER:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who pays for probes, each process by itself: also those that aren't traced, and hit probes as they map the same library.
+"""The payers of probes, each process by itself: also those that aren't traced, and hit probes as they map the same library.
 
 Hits are counted by slots of the PID, so that the processes of a slot are taken together: on most machines that is one.
 """

@@ -86,7 +86,7 @@ class TypicalRun:
 
     @property
     def ns(self) -> float | None:
-        """That of what was measured so far, however little it is; None where nothing was."""
+        """The mean time of a run by what was measured so far, however little it is; None where nothing was."""
         if self._means:
             return median(self._means)
         return self._block_ns / self._block_runs if self._block_runs else None

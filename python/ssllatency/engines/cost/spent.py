@@ -75,8 +75,8 @@ NO_PAYMENT = Payment(0, 0)
 
 
 def share_of(cost_ns: int, cpu_ns: int, seconds: float, least_s: float = LEAST_S) -> float | None:
-    """Which part of its processor time somebody paid in that many seconds, at least a tenth of a processor's taken for granted,
-    for `least_s` or more; None for one that did nothing and paid nothing."""
+    """Return which part of its processor time somebody paid in that many seconds, at least a tenth of a processor's taken for
+    granted, for `least_s` or more; None for one that did nothing and paid nothing."""
     if cost_ns <= 0 and cpu_ns <= 0:
         return None
     least_ns = _LEAST_BUSY * max(seconds, least_s) * 1e9 if seconds > 0 else 0.0

@@ -147,7 +147,7 @@ class Following:
 
     @property
     def lost(self) -> int:
-        """How many notices for `mapped` were lost so far because a buffer was full."""
+        """The number of notices for `mapped` that were lost so far because a buffer was full."""
         return self._mappings.lost if self._mappings else 0
 
     def mapped(self) -> list[MappingNotice]:
@@ -220,18 +220,19 @@ class Following:
         return self._ring.wait(timeout_s)
 
     def fileno(self) -> int:
-        """What `wait` waits for, as a descriptor for select()."""
+        """Return what `wait` waits for, as a descriptor for select()."""
         return self._ring.fileno()
 
     def joined(self) -> dict[int, Arrival]:
-        """Which processes became targets since the last call by their name or cgroup, or as children where that is told."""
+        """Return which processes became targets since the last call by their name or cgroup, or as children where that is
+        told."""
         self._take_notices()
         joined, self._joined = self._joined, {}
         return joined
 
     @property
     def bursts(self) -> int:
-        """How many times some process has hit probes so often that it may cost too much."""
+        """The number of times that some process has hit probes so often that it may cost too much."""
         self._take_notices()
         return self._bursts
 

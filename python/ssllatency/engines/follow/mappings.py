@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process maps which file as code, as it happens: perf's records of mappings, in one buffer for each processor.
+"""Mappings of files as code, as processes make them: perf's records of mappings, in one buffer for each processor.
 
 Any kernel with perf events has them. The buffers are polled; a record wakes no process. The kernel counts the records for which
 a buffer has no room, and `lost` gives their number.

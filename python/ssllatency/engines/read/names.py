@@ -74,7 +74,7 @@ def _state(name: str) -> str:
 
 
 def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
-    """Why handshakes didn't succeed, in words."""
+    """Return why handshakes didn't succeed, in words."""
     library, reason = key.error >> abi.Error.LIBRARY, key.error & (1 << abi.Error.REASON_BITS) - 1
     raised = bool(key.error)
     code = pack(library, reason, names.major)

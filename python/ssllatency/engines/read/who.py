@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who shook hands, in words: server names and protocols as peers sent them, made harmless, and the networks of peers."""
+"""Labels of who shook hands, in words: server names and protocols as peers sent them, made harmless, and the networks of
+peers."""
 
 from __future__ import annotations
 

@@ -74,17 +74,17 @@ class FullSession:
 
     @property
     def ended(self) -> int:
-        """How many handshakes have ended so far."""
+        """The number of handshakes that have ended so far."""
         return self._handshakes.ended
 
     @property
     def in_flight(self) -> int:
-        """How many handshakes have begun and not ended."""
+        """The number of handshakes that have begun and not ended."""
         return self._handshakes.in_flight
 
     @property
     def events_dropped(self) -> int:
-        """How many handshakes that were to be handed over one by one the ring had no room for so far."""
+        """The number of handshakes, of those handed over one by one, that the ring had no room for so far."""
         return self._handshakes.events_dropped
 
     def poll(self) -> Sequence[Single]:

@@ -56,7 +56,7 @@ def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
 
 
 def _own_rows(request: HandshakeRequest) -> int:
-    """How many rows there may be beside those of "other"."""
+    """Return how many rows there may be beside those of "other"."""
     return request.most_rows if request.by else len(ENDINGS)
 
 
@@ -158,8 +158,8 @@ class Counts:
         return collect.single(raw, self.rows, self._names, wall_ns)
 
     def dropped(self, created: int, running: int, ended: int) -> int:
-        """How many handshakes were dropped so far for want of room, where so many had begun, so many run, and so many have
-        ended."""
+        """Return how many handshakes were dropped so far for want of room, where so many had begun, so many run, and so many
+        have ended."""
         self._dropped = max(self._dropped, created - running - self.in_flight.cut_off - ended)
         return self._dropped
 

@@ -179,7 +179,7 @@ class HandshakeSession:
         return none | dict(zip(programs, (ends, begins), strict=True))
 
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
-        """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is
+        """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
         return sites_by_program(first, images, transport=self._watches_transport, raised=self._watches_raised)
 
@@ -223,17 +223,17 @@ class HandshakeSession:
 
     @property
     def ended(self) -> int:
-        """How many handshakes have ended so far."""
+        """The number of handshakes that have ended so far."""
         return int(self._counters.ended)
 
     @property
     def events_dropped(self) -> int:
-        """How many handshakes that were to be handed over one by one the ring had no room for so far."""
+        """The number of handshakes, of those handed over one by one, that the ring had no room for so far."""
         return int(self._counters.events_dropped)
 
     @property
     def in_flight(self) -> int:
-        """How many handshakes have begun and not ended."""
+        """The number of handshakes that have begun and not ended."""
         self._goroutines.count(exists)
         return len(self._counts.in_flight.running()) - self._goroutines.left_now
 
@@ -369,7 +369,7 @@ class HandshakeSession:
         return [kind for kind in _ENGINES if kind in kinds]
 
     def _offload(self, waiting: int, dropped: int) -> Offload | None:
-        """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
+        """Return what was offloaded; None where nothing was, and nothing that offloads is mapped."""
         counters, engines = self._counters, self._engines()
         if not (engines or counters.pauses):
             return None

@@ -68,7 +68,8 @@ class PhaseWindows:
 
     @property
     def exact_share(self) -> float | None:
-        """Which part of its processor time whoever pays most would pay if all were watched all the time; None where it is."""
+        """The part of its processor time that whoever pays most would pay if all were watched all the time; None where it
+        is."""
         sampled = self._windows.by_tier().get(Tier.BELOW) if self._windows else None
         return sampled.exact_share if sampled else None
 

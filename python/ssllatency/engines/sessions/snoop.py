@@ -73,7 +73,7 @@ _RETURNED = {
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which calls become events; the kernel side drops the others."""
+    """The calls that become events; the kernel side drops the others."""
 
     minimum_ns: int = 0
     outcomes: frozenset[Outcome] = frozenset(Outcome)
@@ -94,7 +94,7 @@ class EventKeys:
         self._operations, self._by, self._texts = operations, by, texts or Texts(tuple)
 
     def whom(self, key: bytes) -> dict[Label, str | None]:
-        """Who shook hands; nothing for a call that ends no handshake."""
+        """Return who shook hands; nothing for a call that ends no handshake."""
         known, content = _WHO.unpack(key)
         values = struct.unpack(f"<{len(WHO)}I", content)
         if not known:
@@ -229,12 +229,12 @@ class SnoopSession:
 
     @property
     def due_s(self) -> float:
-        """When `poll` is to be called next at the latest, by time.monotonic(); infinity while all is watched."""
+        """The time of the next call of `poll` at the latest, by time.monotonic(); infinity while all is watched."""
         return self._windows.due_s if self._windows else math.inf
 
     @property
     def events_dropped(self) -> int:
-        """How many calls the ring had no room for so far."""
+        """The number of calls that the ring had no room for so far."""
         return int(self.attachment.counters.events_dropped)
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
@@ -257,7 +257,7 @@ class SnoopSession:
         )
 
     def _sampling(self) -> tuple[Sampling, ...]:
-        """Which functions are watched in windows only, and for how much of the time; without estimates, as nothing is
+        """Return which functions are watched in windows only, and for how much of the time; without estimates, as nothing is
         counted."""
         watched = self._windows.by_tier() if self._windows else {}
         return tuple(replace(part, functions=self._functions_of(tier)) for tier, part in watched.items())

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a point is on the wire: Prometheus' text and protobuf, OTLP."""
+"""Points on the wire: Prometheus' text and protobuf, OTLP."""

@@ -76,7 +76,7 @@ def _metric(scope: Any, family: Family) -> Any:
 
 
 def _points(metric: Any, kind: MetricKind) -> Any:
-    """Where the metric's points go, with its kind set."""
+    """Set the metric's kind, and return where its points go."""
     if kind is MetricKind.GAUGE:
         return metric.gauge.data_points
     data = metric.exponential_histogram if kind is MetricKind.HISTOGRAM else metric.sum

@@ -74,7 +74,7 @@ def _histogram(name: str, written: str, value: Distribution) -> Iterator[str]:
 
 
 def cumulated(buckets: ExponentialHistogram) -> list[int]:
-    """How many durations aren't longer than each of the bounds."""
+    """Return how many durations aren't longer than each of the bounds."""
     counts, first, most = buckets.counts, buckets.offset, len(buckets.counts)
     so_far, seen, found = buckets.underflow, 0, []
     for end in _ENDS:

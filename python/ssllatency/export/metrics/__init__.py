@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is exported: the families of metrics, and their points, made of snapshots without a PID."""
+"""The families of metrics that are exported, and their points, made of snapshots without a PID."""

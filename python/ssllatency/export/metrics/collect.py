@@ -43,9 +43,9 @@ Counted = Series | Group | Tallies
 
 
 class ByProcess:
-    """What was counted of each process, and of OTHER. What is made of a series or group is kept as long as the snapshots have
-    the very same one, of tallies as long as they are equal, and a process's counts as long as all of its parts are: then they
-    are the same objects again."""
+    """The counts of each process, and of OTHER. What is made of a series or group is kept as long as the snapshots have the
+    very same one, of tallies as long as they are equal, and a process's counts as long as all of its parts are: then they are
+    the same objects again."""
 
     def __init__(self, kept: KeptResults) -> None:
         self._kept = kept
@@ -117,7 +117,7 @@ def _of_group(group: Group) -> Iterator[Found]:
 
 @lru_cache(maxsize=256)
 def _rows(ending: Ending, version: str, resumed: str) -> Mapping[Part, Sequence[Row]]:
-    """Where the parts of handshakes count that ended so, of this version, resumed or not."""
+    """Return where the parts of handshakes count that ended so, of this version, resumed or not."""
     tls = _tls(version, resumed)
     return {part: [row for row in (_row(part, str(ending), tls), _offload_row(part, str(ending))) if row] for part in Part}
 
@@ -162,7 +162,7 @@ def _tls(version: str, resumed: str) -> dict[str, str]:
 
 
 def version_of(protocol: str, number: str) -> str:
-    """What OpenSSL calls a version that has these attributes; `protocol` is "" for TLS."""
+    """Return what OpenSSL calls a version that has these attributes; `protocol` is "" for TLS."""
     if not number[:1].isdecimal():
         return number
     name = f"{protocol.upper() or 'TLS'}v{number}"
@@ -170,7 +170,7 @@ def version_of(protocol: str, number: str) -> str:
 
 
 def of_host(snapshot: Snapshot) -> Iterator[Found]:
-    """What is counted of all processes together."""
+    """Return what is counted of all processes together."""
     yield "ssllatency.call.in_flight", (), snapshot.in_flight
     for loss in fields(snapshot.losses):
         yield "ssllatency.losses", labels({names.KIND: loss.name}), getattr(snapshot.losses, loss.name)

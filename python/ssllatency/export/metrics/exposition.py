@@ -23,7 +23,7 @@ _ORDER = {family.name: number for number, family in enumerate(FAMILIES)}
 
 @dataclass(frozen=True)
 class Own:
-    """What this program knows of itself: how many targets it couldn't trace, what the last reading took, and how many
+    """Facts that this program knows of itself: how many targets it couldn't trace, what the last reading took, and how many
     processes are there that get no probe."""
 
     refused: int
@@ -104,7 +104,7 @@ class Exposition:
         yield "ssllatency.build.info", labels(about), 1
 
     def _overhead(self, cost: TracingCost | None) -> float | None:
-        """What tracing took since the last reading; None where that isn't known, or the processes did nothing."""
+        """Return what tracing took since the last reading; None where that isn't known, or the processes did nothing."""
         before, self._cost = self._cost or TracingCost(0, 0, 0, 0), cost
         if cost is None or cost.cpu_ns is None or before.cpu_ns is None or cost.cpu_ns <= before.cpu_ns:
             return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted of handshakes beside their times, as counters: which fact is which metric, and when it is known.
+"""Counters of handshakes beside their times: which fact is which metric, and when it is known.
 
 A fact that counts handshakes is exported with the number of handshakes of which it is known, so that a share can be taken: it
 is 0 where it is known that there was none, and absent where that can't be known.
@@ -22,7 +22,7 @@ _KNOWN_OF = WITHIN | dict.fromkeys(SUMS, Fact.SOCKET)
 
 @dataclass(frozen=True)
 class FactPlace:
-    """Where a fact is counted: in this family, under this value of its own label, "" where it has none."""
+    """The place where a fact is counted: in this family, under this value of its own label, "" where it has none."""
 
     family: str
     label: str = ""
@@ -60,7 +60,7 @@ def facts_of(group: Group) -> Iterator[tuple[str, Labels, int]]:
 
 @cache
 def _rows(ending: Ending) -> Sequence[tuple[Fact, str, Labels]]:
-    """Where each fact of handshakes is counted that ended so."""
+    """Return where each fact of handshakes is counted that ended so."""
     rows = []
     for fact, place in PLACES.items():
         outcome = {names.OUTCOME: str(ending)} if place.by_outcome else {}
@@ -87,5 +87,5 @@ def bounded(counts: Mapping[Fact, int], handshakes: int) -> dict[Fact, int]:
 
 
 def outcome_of(place: FactPlace, outcome: str) -> str:
-    """How the handshakes of a series ended, from its label `outcome`, "" where it has none."""
+    """Return how the handshakes of a series ended, from its label `outcome`, "" where it has none."""
     return outcome if place.by_outcome else Ending.SUCCESS

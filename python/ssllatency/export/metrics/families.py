@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class MetricKind(StrEnum):
-    """What a metric's points are."""
+    """The kind of a metric's points."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -14,8 +14,8 @@ B = TypeVar("B")
 
 
 class Stage(Enum):
-    """What is kept of what: the values of a row of the engine, the counts of a process, those of a service, and the service's
-    points."""
+    """A stage at which something is kept: the values of a row of the engine, the counts of a process, those of a service, and
+    the service's points."""
 
     ROW = auto()
     PROCESS = auto()
@@ -24,7 +24,7 @@ class Stage(Enum):
 
 
 class KeptResults:
-    """What was made at each stage, by key. A result is kept as long as what it was made of are the very same objects, none of
+    """The results of each stage, by key. A result is kept as long as what it was made of are the very same objects, none of
     which changes, and at most until a reading that didn't ask for it has ended: so there are no more than two readings need."""
 
     def __init__(self) -> None:

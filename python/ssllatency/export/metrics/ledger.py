@@ -56,13 +56,13 @@ class Known:
 
 
 class ServiceLookup(Protocol):
-    """What tells whose a process is."""
+    """A lookup of who a process is."""
 
     def started(self, pid: int) -> int | None:
-        """When it started, which with the PID names it for good; None where it isn't there."""
+        """Return when it started, which with the PID names it for good; None where it isn't there."""
 
     def known(self, pid: int, name: str) -> Known:
-        """Who it is, by one look at it; `name` is what it is called where it is there no more."""
+        """Return who it is, by one look at it; `name` is what it is called where it is there no more."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Folded:
 
 @dataclass
 class ServiceCounts:
-    """What is kept of a service: the counts of its processes that have ended, and when it had a process last. `since_s`: since
-    when it counts."""
+    """The part of a service that is kept: the counts of its processes that have ended, and when it had a process last.
+    `since_s`: since when it counts."""
 
     since_s: float
     alive_s: float
@@ -150,7 +150,7 @@ class Ledger:
         return since(counts, self._earlier[pid]) if pid in self._earlier else counts
 
     def _service_of(self, pid: int) -> ServiceCounts:
-        """What is new at a reading has counted since the one before."""
+        """Return its service's counts: what is new at a reading has counted since the one before."""
         return self._services.setdefault(self._known[pid].labels, ServiceCounts(self._read_s, self._clock()))
 
     def fold(self, counts: Mapping[int, Counts], gone: Collection[int], names: Mapping[int, str]) -> dict[Labels, Folded]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent to an OTLP receiver, and when again."""
+"""Deliveries to an OTLP receiver, and when they are tried again."""

@@ -51,7 +51,8 @@ class Delivery:
         self._status: Any = messages.ExportMetricsPartialSuccess
 
     def send(self, content: bytes) -> tuple[int, str]:
-        """How many data points were rejected, and the receiver's words, "" for none. Again or Refused where it wasn't taken."""
+        """Send it, and return how many data points were rejected, and the receiver's words, "" for none. Again or Refused where
+        it wasn't taken."""
         headers = {"Content-Type": _PROTOBUF, "User-Agent": f"ssllatency/{__version__}", **dict(self._settings.headers)}
         if self._settings.gzip:
             content, headers["Content-Encoding"] = gzip.compress(content, _COMPRESSION), "gzip"
@@ -110,7 +111,7 @@ def _over_after(connection: http.client.HTTPConnection, seconds: float) -> Itera
 
 
 def seconds_after(text: str) -> float:
-    """What a Retry-After header asks for, bounded; 0 where it says nothing that makes sense."""
+    """Return what a Retry-After header asks for, bounded; 0 where it says nothing that makes sense."""
     if text.isascii() and text.isdecimal():
         return min(float(text[:9]), _LONGEST_WAIT_S)
     try:

@@ -24,14 +24,14 @@ _SILENCE_S = 300.0  # after a failure was told, before the next one is
 
 
 class Counted:
-    """How the requests went, which is exported itself."""
+    """The outcome of requests, which is exported itself."""
 
     def __init__(self) -> None:
         self.requests = {"success": 0, "retry": 0, "failure": 0}
         self.rejected = 0
 
     def points(self, since_s: float) -> list[Point]:
-        """As points."""
+        """Return them as points."""
         requests = [
             Point("ssllatency.otlp.requests", labels({names.RESULT: result}), count, since_s)
             for result, count in self.requests.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where metrics are sent, and how: what the option says, and OpenTelemetry's environment variables
+"""Settings of where metrics are sent, and how: those of the option, and OpenTelemetry's environment variables
 (OTEL_EXPORTER_OTLP_*, those for metrics before those for everything)."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PushSettings:
         return f"{self.scheme}://{host}:{self.port}{self.path.partition('?')[0]}"
 
     def tls(self) -> ssl.SSLContext | None:
-        """What https needs. SsllatencyError where a file can't be loaded."""
+        """Return what https needs. SsllatencyError where a file can't be loaded."""
         import ssl
 
         if self.scheme != "https":
@@ -58,7 +58,7 @@ class PushSettings:
 
 
 def push_settings(url: str, environment: Mapping[str, str]) -> PushSettings | None:
-    """What the option's URL and the environment ask for; None where neither names a receiver."""
+    """Return what the option's URL and the environment ask for; None where neither names a receiver."""
 
     def of(name: str, default: str = "") -> str:
         return (environment.get(f"{_OF_METRICS}{name}") or environment.get(f"{_PREFIX}{name}") or default).strip()

@@ -21,7 +21,7 @@ _LEAST_S = 2.0  # between two scrapes: of more frequent ones each would be just 
 
 
 class Rhythm:
-    """When scrapes have come, by the clock's seconds, and when the next one should."""
+    """The times of scrapes, by the clock's seconds, and when the next one should come."""
 
     def __init__(self) -> None:
         self._last_s = float("-inf")

@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 
 
 class _State(Enum):
-    """What a connection does."""
+    """The state of a connection."""
 
     SENDS = "its request isn't whole"
     ANSWERED = "it is being answered"
@@ -43,7 +43,7 @@ class _Open:
 
 
 class Connections:
-    """What is open, and since when each is busy."""
+    """The connections that are open, and since when each is busy."""
 
     def __init__(self, most: int = MOST, share: int = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.share = most, share
@@ -80,7 +80,7 @@ class Connections:
             return True
 
     def _leaving(self, among: list[socket.socket]) -> socket.socket | None:
-        """Which of these makes room."""
+        """Return which of these makes room."""
         for state in (_State.SENDS, _State.RESTS):
             found = [one for one in among if self._open[one].state is state]
             if found:
@@ -125,12 +125,12 @@ class Connections:
 
     @property
     def number(self) -> int:
-        """How many are open."""
+        """The number of those that are open."""
         return len(self._open)
 
     @property
     def busy(self) -> int:
-        """How many of them don't rest."""
+        """The number of those that don't rest."""
         with self._lock:
             return sum(kept.state is not _State.RESTS for kept in self._open.values())
 
@@ -146,7 +146,7 @@ class Connections:
 
 
 def network_of(address: str) -> str:
-    """Whose an address is: an IPv4 address, also where it is mapped into IPv6, or an IPv6 network of 64 bits."""
+    """Return whose an address is: an IPv4 address, also where it is mapped into IPv6, or an IPv6 network of 64 bits."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

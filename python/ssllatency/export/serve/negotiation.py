@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which format a scraper gets: the one that it likes best of those that there are, by its Accept header (RFC 9110)."""
+"""The format that a scraper gets: the one that it likes best of those that there are, by its Accept header (RFC 9110)."""
 
 from __future__ import annotations
 

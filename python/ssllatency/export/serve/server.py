@@ -34,8 +34,8 @@ _PAGE = "ssllatency: /metrics has the metrics, /-/healthy and /-/ready say how i
 
 @dataclass(frozen=True)
 class ServedMetrics:
-    """What is served: `read` gives the counts by now, or raises NoReading; `ready` says whether targets are traced.
-    `headers` are sent with each answer."""
+    """The metrics that are served: `read` gives the counts by now, or raises NoReading; `ready` says whether targets are
+    traced. `headers` are sent with each answer."""
 
     read: Callable[[], Reading]
     ready: Callable[[], bool]
@@ -107,7 +107,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """What clients do wrong is no news."""
+        """Say nothing: what clients do wrong is no news."""
 
     def server_close(self) -> None:
         """Frees the socket."""

@@ -32,7 +32,7 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True)
 class WebConfig:
-    """What the file asks for."""
+    """The settings that the file asks for."""
 
     tls: ssl.SSLContext | None = None
     users: Mapping[str, str] = field(default_factory=dict)

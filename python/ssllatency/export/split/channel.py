@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes between the two processes, on a pair of sockets: the one that speaks asks with a single byte, the one that traces
-answers with a line. So nothing that comes from the network's side is ever parsed by the process that can reach the kernel."""
+"""The messages between the two processes, on a pair of sockets: the one that speaks asks with a single byte, the one that
+traces answers with a line. So nothing that comes from the network's side is ever parsed by the process that can reach the
+kernel."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class SpeakersEnd:
         self._connection.sendall(ASK)
 
     def lines(self) -> Iterator[bytes]:
-        """What comes, line by line, without the line feeds, until the other process has ended."""
+        """Yield what comes, line by line, without the line feeds, until the other process has ended."""
         unread = bytearray()
         while piece := self._connection.recv(1 << 18):
             unread += piece

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that speaks to the network gives up: every capability, its user, its way to new privileges, to write or run
-files, and the system calls by which a process reaches the kernel's programs or other processes, or makes some. There is no way
-back.
+"""The rights that the process that speaks to the network gives up: every capability, its user, its way to new privileges, to
+write or run files, and the system calls by which a process reaches the kernel's programs or other processes, or makes some.
+There is no way back.
 
 Where a service has but one user, as with DynamicUser= of systemd, that is what keeps it from the plans that the tracer keeps,
 and from /proc/PID/mem of others.

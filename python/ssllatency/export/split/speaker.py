@@ -38,14 +38,14 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """As in a URL."""
+        """The address as in a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host or "*"
         return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What is spoken: by scrape at `listen`, as the file `web_config` asks for, and to a receiver; as `user`."""
+    """The ways to the network: by scrape at `listen`, as the file `web_config` asks for, and to a receiver; as `user`."""
 
     listen: Address | None
     web_config: str

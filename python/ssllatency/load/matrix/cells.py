@@ -55,7 +55,7 @@ def _sends_key_under_rsa(cipher: str) -> bool:
 
 
 def _why_not(cell: Cell, matrix: Matrix, excluded: Sequence[Mapping[Factor, frozenset[str]]]) -> str:
-    """Why the cell isn't run, "" where it is."""
+    """Return why the cell isn't run, "" where it is."""
     if any(all(cell[factor] in levels for factor, levels in rule.items()) for rule in excluded):
         return "excluded by the file"
     server = matrix.servers[cell[Factor.SERVER]]
@@ -113,7 +113,7 @@ def _s_server(cell: Cell, server: ServerEntry) -> str:
 
 
 def _running(cell: Cell, server: ServerEntry) -> str:
-    """Why a running server can't be used for the cell, as ssllatency doesn't change its settings; "" if it can."""
+    """Return why a running server can't be used for the cell, as ssllatency doesn't change its settings; "" if it can."""
     if server.kind is not ServerKind.RUNNING:
         return ""
     for factor, level in ((Factor.KEY, server.key), (Factor.CLIENT_CERTIFICATE, server.client_certificate)):

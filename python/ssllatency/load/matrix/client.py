@@ -58,7 +58,7 @@ def _with_groups(groups: str, folder: Path) -> list[str]:
 
 
 def differences(cell: Cell, handshakes: Handshakes, full: int) -> list[str]:
-    """How the server's successful handshakes differ from what the cell asks for, in phrases.
+    """Return how the server's successful handshakes differ from what the cell asks for, in phrases.
 
     `full` of them may be full where they are to resume: the first of each client. What the server's library doesn't show isn't
     held against it.

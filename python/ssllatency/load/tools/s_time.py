@@ -44,7 +44,7 @@ class _Half:
 
     @property
     def resumed(self) -> int | None:
-        """How many resumed, where each connection has its mark."""
+        """The number that resumed, where each connection has its mark."""
         return self.marks.count("r") if len(self.marks) == self.connections else None
 
 

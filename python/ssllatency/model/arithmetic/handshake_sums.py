@@ -35,8 +35,8 @@ _Mix = Mapping[Label, Mapping[str, int]]
 
 
 def client_wait_ns(parts: Mapping[Part, int]) -> int:
-    """How long the client of one handshake waited since its ClientHello arrived: the queue before the first call, as far as it
-    is known, and the wall time."""
+    """Return how long the client of one handshake waited since its ClientHello arrived: the queue before the first call, as far
+    as it is known, and the wall time."""
     return sum(parts.get(part, 0) for part in CLIENT_WAIT_PARTS)
 
 

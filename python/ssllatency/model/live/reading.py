@@ -36,7 +36,7 @@ class LiveReading:
 
     @property
     def at_s(self) -> float:
-        """When it was read, seconds since the Unix epoch."""
+        """The time at which it was read, in seconds since the Unix epoch."""
         return datetime.fromisoformat(self.snapshot.started).timestamp() + self.snapshot.duration_s
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of a live view a user wants to see: words that each must be in a row's name or its service, or only in what a word
-names: `service:`, `pod:`, `namespace:`, `name:`."""
+"""The filter of a live view's rows: words that each must be in a row's name or its service, or only in what a word names:
+`service:`, `pod:`, `namespace:`, `name:`."""
 
 from __future__ import annotations
 

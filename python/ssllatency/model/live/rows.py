@@ -42,7 +42,7 @@ class LiveRow:
 
     @property
     def rate(self) -> float:
-        """How many a second."""
+        """The number a second."""
         return self.count / self.duration_s if self.duration_s else 0.0
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a series of numbers changed, if it did: a stretch whose level differs from the level before it, found by least squares.
+"""The moment at which a series of numbers changed, if it did: a stretch whose level differs from the level before it, found by
+least squares.
 
 Whether there is one at all is tested against the same numbers in random order, by how far the cumulative sum of deviations from
 the mean gets: between its least and its greatest value, which shows a stretch anywhere, and at a single place, which shows a
@@ -79,6 +80,6 @@ def _is_ordered(values: Sequence[float]) -> bool:
 
 
 def _reaches(deviations: Sequence[float], scales: Sequence[float]) -> tuple[float, float]:
-    """How far the cumulative sum gets: in all, and at one place by the scale of what chance does there."""
+    """Return how far the cumulative sum gets: in all, and at one place by the scale of what chance does there."""
     sums = list(accumulate(deviations))
     return max(0.0, *sums) - min(0.0, *sums), max(abs(reached) * scale for reached, scale in zip(sums, scales, strict=False))

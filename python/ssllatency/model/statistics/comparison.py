@@ -74,8 +74,8 @@ class SubjectComparison:
 
 @dataclass(frozen=True)
 class EndingChange:
-    """How many handshakes ended in this way, before and after, of how many in all; for this reason, and with this alert of the
-    peer's, where these aren't "". `probability`: of a change of the share as large by chance alone."""
+    """The number of handshakes that ended in this way, before and after, of how many in all; for this reason, and with this
+    alert of the peer's, where these aren't "". `probability`: of a change of the share as large by chance alone."""
 
     ending: Ending
     reason: str

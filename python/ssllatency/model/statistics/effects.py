@@ -56,7 +56,7 @@ class Effects:
 
 @dataclass(frozen=True)
 class Design:
-    """Which factors vary, each with the columns of the levels that make it up.
+    """The factors that vary, each with the columns of the levels that make it up.
 
     Factors of which not every level can meet every other, directly or through others (a cipher and its version), can't be told
     apart: they are one factor, whose levels are those of both.

@@ -20,8 +20,8 @@ _SLACK = 1 + 1e-9
 
 
 def ending_changes(before: Handshakes, after: Handshakes) -> tuple[EndingChange, ...]:
-    """How the handshakes that didn't succeed changed: of each ending in all, then of each of its reasons, the largest change
-    first."""
+    """Return how the handshakes that didn't succeed changed: of each ending in all, then of each of its reasons, the largest
+    change first."""
     wholes = _count(before), _count(after)
     if not all(wholes):
         return ()
@@ -79,7 +79,7 @@ def _of_ending(ending: Ending, before: Handshakes, after: Handshakes, wholes: Se
 
 
 def _reasons(causes: Sequence[Cause], ending: Ending) -> Counter[tuple[str, str]]:
-    """How many for each reason and alert that the peer sent."""
+    """Return how many for each reason and alert that the peer sent."""
     reasons = Counter[tuple[str, str]]()
     for cause in causes:
         if cause.ending is ending and cause.count:

@@ -45,12 +45,12 @@ def successful_times(snapshot: Snapshot, whole: Part) -> dict[ComparedGroup, Tim
 
 
 def counts(sides: Sequence[Sequence[Group]]) -> tuple[int, int]:
-    """How many handshakes there were on either side."""
+    """Return how many handshakes there were on either side."""
     return _count(sides[0]), _count(sides[1])
 
 
 def failed(sides: Sequence[Sequence[Group]]) -> EndingChange | None:
-    """How the group's share of failed handshakes changed; None where it had none, or no handshakes on one side."""
+    """Return how the group's share of failed handshakes changed; None where it had none, or no handshakes on one side."""
     wholes = counts(sides)
     failures = [sum(group.count for group in side if group.ending is Ending.FAILURE) for side in sides]
     return share_change(Ending.FAILURE, failures, wholes) if all(wholes) and any(failures) else None

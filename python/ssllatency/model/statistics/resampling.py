@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How uncertain rates, means and percentiles are: a bootstrap over the blocks of a recording, or over the counts of one block.
+"""The uncertainty of rates, means and percentiles: a bootstrap over the blocks of a recording, or over the counts of one block.
 
 Spreads are those of the logarithm, as what is compared are ratios. The draws are the same each time, and the same for all calls
 of a recording.
@@ -63,7 +63,7 @@ Weights = tuple[int, ...]
 
 
 def draws(blocks: int) -> list[Weights]:
-    """How often each of so many blocks is drawn, for each resample."""
+    """Return how often each of so many blocks is drawn, for each resample."""
     random, drawn_weights = Random(_SEED), []
     for _ in range(DRAWS):
         weights = [0] * blocks
@@ -87,7 +87,7 @@ class Sample:
         self.count = sum(self._counts)
 
     def spread(self, quantity: Quantity) -> Spread | None:
-        """How uncertain the quantity is; None where there are too few calls to tell."""
+        """Return how uncertain the quantity is; None where there are too few calls to tell."""
         if self.count < FEWEST[quantity]:
             return None
         blocks = len(self._counts)
@@ -141,7 +141,7 @@ class Sample:
 
 
 def _rank(quantity: Quantity, count: int) -> int:
-    """Which of so many calls, from the shortest and from 1, is the percentile."""
+    """Return which of so many calls, from the shortest and from 1, is the percentile."""
     percentile = QUANTILES[quantity]
     return -(-percentile.numerator * count // percentile.denominator)
 

@@ -81,7 +81,7 @@ class Timeline:
     changed: ChangedTime | None = None
 
     def at(self, number: int) -> datetime:
-        """When this interval began; the end of the last, for the number after it."""
+        """Return when this interval began; the end of the last, for the number after it."""
         intervals = self.run.intervals
         before = intervals[min(number, len(intervals) - 1)]
         began = datetime.fromisoformat(before.started)
@@ -147,12 +147,12 @@ class _Column:
 
     @property
     def ended(self) -> int:
-        """How many handshakes ended."""
+        """The number of handshakes that ended."""
         return sum(self.endings.values())
 
     @property
     def successful(self) -> int:
-        """How many of them succeeded."""
+        """The number of them that succeeded."""
         return self.endings[Ending.SUCCESS]
 
     def add(self, interval: Snapshot) -> None:
@@ -223,7 +223,7 @@ def _shares(
 
 
 def _times(columns: Sequence[_Column]) -> Iterator[Changed]:
-    """Which times of the mean successful handshake changed: its whole, and its parts."""
+    """Return which times of the mean successful handshake changed: its whole, and its parts."""
     chosen = [column for column in columns if column.successful]
     if not chosen:
         return

@@ -54,7 +54,7 @@ def _are_slowed(strata: Sequence[Stratum]) -> bool:
 
 
 def amount(work: Work, length_s: float, basis: Basis) -> float:
-    """How much work that is by the basis."""
+    """Return how much work that is by the basis."""
     value = {Basis.IO_CALLS: work.io_calls, Basis.CPU_TIME: work.own_ns, Basis.TIME: length_s}[basis]
     assert value is not None
     return value

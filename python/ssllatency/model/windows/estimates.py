@@ -65,7 +65,7 @@ class _Total:
 
     @property
     def error(self) -> float | None:
-        """How far the sum may be off."""
+        """The distance by which the sum may be off."""
         if self.variance is None:
             return None
         return self.unsure + (bound(_OUTSIDE, self.degrees) * math.sqrt(self.variance) if self.variance else 0.0)
@@ -155,7 +155,7 @@ def _percentile(q: float, key: Function, chains: Sequence[Chain]) -> Interval | 
 
 
 def _beyond(middle: int, part: float, key: Function, chain: Chain) -> _Total:
-    """How many more calls than that part lie beyond the bucket."""
+    """Return how many more calls than that part lie beyond the bucket."""
     in_windows = [stratum.calls.get(key, {}) for stratum in chain]
     beyond = [sum(count for bucket, count in calls.items() if bucket > middle) for calls in in_windows]
     return _total([number - part * sum(calls.values()) for number, calls in zip(beyond, in_windows, strict=True)], chain)

@@ -37,7 +37,8 @@ def site_cost(graph: Graph, instruction: Instruction, emulation: Emulation) -> C
 
 
 def site_delta(graph: Graph, address: int) -> int | None:
-    """How far the stack is at a site from where it was at the entry; None where that isn't known, or a cookie has no room."""
+    """Return how far the stack is at a site from where it was at the entry; None where that isn't known, or a cookie has no
+    room."""
     delta = graph.delta(address)
     return delta if delta is not None and 0 <= delta < LARGEST_FRAME else None
 

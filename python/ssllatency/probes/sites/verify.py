@@ -21,7 +21,7 @@ MAX_STATES = 200_000
 
 
 class _Stage(Enum):
-    """How far a call has come, until it is left."""
+    """The progress of a call, until it is left."""
 
     BEFORE = "before the entry site"
     INSIDE = "past the entry site"

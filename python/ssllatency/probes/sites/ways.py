@@ -64,7 +64,7 @@ class Ways:
         return True
 
     def _passed(self, site: Site) -> int:
-        """How many other sites a call passes at most before this one. None of them lies in a loop."""
+        """Return how many other sites a call passes at most before this one. None of them lies in a loop."""
         if site.address not in self._most_passed:
             before = [earlier for earlier in self._passable if site.address in self._ahead[earlier.address]]
             self._most_passed[site.address] = max((self._passed(earlier) + 1 for earlier in before), default=0)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the numbers of a measurement say, in at most three sentences."""
+"""The diagnosis by the numbers of a measurement, in at most three sentences."""

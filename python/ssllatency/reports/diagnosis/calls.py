@@ -42,7 +42,7 @@ def private_key(case: Case) -> Evidence | None:
 
 
 def key_remedies(case: Case) -> list[str]:
-    """What would make the private key's work less, of what isn't there already."""
+    """Return what would make the private key's work less, of what isn't there already."""
     use, resumed = prevailing_key(case.handshakes), value_share(case.handshakes, Label.RESUMED, YES)
     remedies = ["an ECDSA certificate"] if use and use.key.startswith("RSA") else []
     remedies += ["session resumption"] if resumed is None or resumed < FEW_RESUMED else []
@@ -120,7 +120,7 @@ def busiest_phase(case: Case) -> Part:
 
 
 def phase_words(case: Case, phase: Part) -> str:
-    """What is done in a phase."""
+    """Return what is done in a phase."""
     words = {
         Part.PRIVATE_KEY: key_named(case.handshakes),
         Part.KEY_EXCHANGE: "the key exchange",
@@ -143,7 +143,8 @@ def _prevails(case: Case, phase: Part) -> bool:
 
 
 def _asleep(case: Case, phase: Part) -> str:
-    """That the thread slept in most of a phase, where it surely was this one: as much as the other phases can't have held."""
+    """Say that the thread slept in most of a phase, where it surely was this one: as much as the other phases can't have
+    held."""
     in_rest = case.ns(Part.REST_ASLEEP) if case.had(Part.REST_ASLEEP) else case.ns(Part.REST)
     others = sum(case.ns(other) for other in PHASES if other not in (phase, Part.REST))
     least_ns = case.ns(Part.OFF_CPU) - case.ns(Part.OFF_CPU_RUNNABLE) - in_rest - others

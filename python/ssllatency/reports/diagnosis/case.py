@@ -31,12 +31,12 @@ class Case:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Their number."""
         return self.group.count if self.group else 0
 
     @property
     def phased(self) -> int:
-        """How many of them had all their phases watched, session lookups among them."""
+        """The number of them that had all their phases watched, session lookups among them."""
         return self.group.phased if self.group else 0
 
     def ns(self, *parts: Part) -> int:
@@ -44,7 +44,7 @@ class Case:
         return self.group.total_ns(*parts) if self.group else 0
 
     def had(self, part: Part) -> int:
-        """How many handshakes had the part; estimated, where it was watched in some of them only."""
+        """Return how many handshakes had the part; estimated, where it was watched in some of them only."""
         if not self.group or part not in self.group.parts:
             return 0
         count, phased = self.group.parts[part].count, self.group.phased
@@ -72,7 +72,7 @@ class Case:
 
     @property
     def own_work(self) -> str:
-        """What it does in the library's calls."""
+        """Its work in the library's calls."""
         return f"{'the server' if self.is_server else 'this program'}'s own work"
 
     @property
@@ -84,7 +84,7 @@ class Case:
 
     @cached_property
     def wait_ns(self) -> int:
-        """What the clients waited in all."""
+        """The time that the clients waited in all."""
         return self.ns(*CLIENT_WAIT_PARTS)
 
     def share(self, *parts: Part) -> float:
@@ -113,7 +113,7 @@ class Case:
         return self.count > 0 and left_ns >= floor_ns * self.count and left_ns >= fraction * (self.wait_ns - stall_ns)
 
     def of_wait(self, time_ns: float) -> str:
-        """How much of what clients wait for this is, as the subject of a sentence."""
+        """Return how much of what clients wait for this is, as the subject of a sentence."""
         whole = "the time that clients wait" if self.handshakes.arrivals and self.is_server else "the handshakes' time"
         mean = f"{duration(ratio(time_ns, self.count))} of {duration(ratio(self.wait_ns, self.count))} a handshake"
         return f"{share(time_ns, self.wait_ns)} of {whole}, {mean},"

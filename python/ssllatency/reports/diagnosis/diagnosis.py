@@ -27,7 +27,7 @@ class Diagnosis:
 
     @property
     def about(self) -> About:
-        """What it is about."""
+        """Its subject."""
         return self.rule.about
 
 
@@ -44,7 +44,7 @@ def conclusion(handshakes: Handshakes, duration_s: float | None = None) -> list[
 
 
 def calm(successful: int) -> str:
-    """What is said of so many successful handshakes where no rule speaks."""
+    """Return what is said of so many successful handshakes where no rule speaks."""
     if successful < FEWEST:
         return f"Too few successful handshakes to tell what is slow: {successful}, of {FEWEST} that it takes."
     return f"Nothing stands out in {counted(successful, 'successful handshake')}."

@@ -158,7 +158,7 @@ def _complete(rows: list[Cause], number: int) -> bool:
 
 
 def _by_whom(case: Case, rows: list[Cause], gone: int) -> str:
-    """Which end left first, as far as that is known; and whether peers had said something that was never read."""
+    """Return which end left first, as far as that is known; and whether peers had said something that was never read."""
     left = sum(cause.count for cause in rows if cause.left_by_peer)
     there = sum(cause.count for cause in rows if cause.left_by_peer is False)
     unread = sum(cause.count for cause in rows if cause.left_by_peer and cause.undelivered)

@@ -34,7 +34,7 @@ class _Slow:
 
     @property
     def excess_ns(self) -> float:
-        """How much more its clients waited in all than if they were the others'."""
+        """The time that its clients waited longer in all than if they were the others'."""
         return (_mean_ns(self.these) - _mean_ns(self.others)) * self.these.count
 
 

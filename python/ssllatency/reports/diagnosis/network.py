@@ -149,7 +149,7 @@ def _explained(case: Case) -> str:
 
 
 def _own_part(case: Case) -> str:
-    """How much of the mean handshake was spent in the library's calls."""
+    """Return how much of the mean handshake was spent in the library's calls."""
     return f"{case.own_work} is {case.mean(Part.CALLS)}"
 
 

@@ -28,7 +28,7 @@ def ratio(part: float, whole: float) -> float:
 
 
 def counts(handshakes: Handshakes) -> dict[Ending, int]:
-    """How many handshakes ended in each way."""
+    """Return how many handshakes ended in each way."""
     return {ending: sum(group.count for group in handshakes.groups if group.ending is ending) for ending in Ending}
 
 
@@ -54,7 +54,7 @@ def prevailing_key(handshakes: Handshakes) -> KeyUse | None:
 
 
 def key_named(handshakes: Handshakes) -> str:
-    """What the private key does: "RSA-2048 signing"; "the private key" where no kind prevails."""
+    """Return what the private key does: "RSA-2048 signing"; "the private key" where no kind prevails."""
     use = prevailing_key(handshakes)
     return key_words(use.operation, use.key) if use else "the private key"
 

@@ -125,7 +125,7 @@ def _queue(case: Case, doing: Part) -> Evidence | None:
 
 
 def _work(case: Case) -> tuple[str, list[str]]:
-    """What much of the work in handshakes is, and what would make it less."""
+    """Return what much of the work in handshakes is, and what would make it less."""
     phase = max(_REMEDIES, key=case.ns)
     much = share(case.ns(phase), case.ns(Part.CALLS))
     if ratio(case.ns(phase), case.ns(Part.CALLS)) < MUCH:
@@ -156,7 +156,8 @@ def is_offloads(case: Case) -> bool:
 
 
 def did(case: Case) -> tuple[Part, ...]:
-    """What the thread did while something lay in a queue that is long: what makes most of that, or the two that do together."""
+    """Return what the thread did while something lay in a queue that is long: what makes most of that, or the two that do
+    together."""
     if not case.much(OWN_FLOOR_NS, Part.QUEUE):
         return ()
     first, second = sorted(MEANWHILE, key=case.ns, reverse=True)[:2]
@@ -196,7 +197,7 @@ def _no_processor(case: Case, queued: Part) -> Evidence | None:
 
 
 def _inside_ns(case: Case, queued: Part) -> int:
-    """How long the thread had no processor inside calls for that reason; where quotas weren't measured, for either."""
+    """Return how long the thread had no processor inside calls for that reason; where quotas weren't measured, for either."""
     if not case.handshakes.quotas:
         return case.ns(Part.OFF_CPU_RUNNABLE)
     throttled_ns = case.ns(Part.OFF_CPU_THROTTLED)
@@ -204,7 +205,7 @@ def _inside_ns(case: Case, queued: Part) -> int:
 
 
 def _without_ns(case: Case, queued: Part) -> int:
-    """How long it had none for that reason in all."""
+    """Return how long it had none for that reason in all."""
     return case.ns(queued) + _inside_ns(case, queued)
 
 
@@ -229,7 +230,7 @@ def _worker(case: Case, doing: Part) -> str:
 
 
 def _processors(case: Case) -> str:
-    """How many processors the handshakes used, where that and the time of the measurement are known."""
+    """Return how many processors the handshakes used, where that and the time of the measurement are known."""
     groups = [group for group in case.handshakes.groups if group.count]
     known = all(Part.ON_CPU in group.parts and group.parts[Part.ON_CPU].count == group.count for group in groups)
     if not known or not case.duration_s:

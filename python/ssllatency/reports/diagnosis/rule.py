@@ -27,7 +27,7 @@ def counted_weight(part: float, first_from: float = MOST) -> float:
 
 
 class About(StrEnum):
-    """What a sentence is about."""
+    """The subject of a sentence."""
 
     TIME = "time"
     FAULT = "fault"
@@ -35,7 +35,8 @@ class About(StrEnum):
 
 
 class Subject(Enum):
-    """Whose doing it is. Of the rules about one subject one speaks at most, as they would repeat or contradict each other."""
+    """The one whose doing it is. Of the rules about one subject one speaks at most, as they would repeat or contradict each
+    other."""
 
     OFFLOAD = auto()
     QUEUE = auto()

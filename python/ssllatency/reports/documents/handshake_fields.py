@@ -64,7 +64,7 @@ def _cause(cause: Cause) -> dict[str, object]:
 
 
 def _of_freed(ended: Cause | Single) -> dict[str, bool]:
-    """What is known of the peer of a handshake that was freed."""
+    """Return what is known of the peer of a handshake that was freed."""
     return {name: known for name in _OF_FREED if (known := getattr(ended, name)) is not None}
 
 

@@ -135,7 +135,7 @@ def _check_resumption(field: DocumentField, group: Group) -> None:
 
 
 def _read_facts(facts: DocumentField | None) -> dict[Fact, int]:
-    """What documents of older versions lack."""
+    """Return facts that documents of older versions lack."""
     return {member.name().one_of(Fact): member.whole() for _, member in facts.members()} if facts else {}
 
 

@@ -55,7 +55,7 @@ def render(recording: Recording, before: Recording | None, comparison: Compariso
 
 
 def _headlines(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> list[str]:
-    """When each recording was made: a line each."""
+    """Return when each recording was made: a line each."""
     after = html_frame.headline(recording, whole)
     return [f"After: {after}", f"Before: {html_frame.headline(before, old)}"] if before and old else [after]
 

@@ -24,7 +24,7 @@ _MOST_NAMES = 12
 
 
 def headline(recording: Recording, whole: Snapshot) -> str:
-    """When and how long was measured, for the top of the page."""
+    """Return when and how long was measured, for the top of the page."""
     length = f"{_clock(whole.started)}, {seconds(whole.duration_s)}"
     return f"{length}, {recording.label}" if recording.label else length
 
@@ -72,7 +72,7 @@ def _functions(snapshot: Snapshot) -> list[Row]:
 
 
 def reasons(snapshot: Snapshot) -> list[str]:
-    """Why calls were retried or failed, a sentence a function."""
+    """Return why calls were retried or failed, a sentence a function."""
     return [f"{calls.words}." for calls in unsuccessful(by_function(snapshot).series)]
 
 

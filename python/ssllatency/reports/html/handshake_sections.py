@@ -28,7 +28,7 @@ _QUANTILES = (0.5, 0.9, 0.99)
 
 
 def endings(after: Snapshot, before: Snapshot | None) -> HtmlTable:
-    """How handshakes ended, and why not well."""
+    """Return how handshakes ended, and why not well."""
     headings = ("How", "Count", "Share", "A second", "Mean", "p50", "p90", "p99", "Max")
     shown = [snapshot.handshakes for snapshot in (after, before) if snapshot and snapshot.handshakes]
     whole = whole_part(group for handshakes in shown for group in handshakes.groups if group.count)

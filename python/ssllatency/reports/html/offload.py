@@ -38,7 +38,7 @@ def _fills(snapshot: Snapshot | None) -> list[Fill]:
 
 
 def _lanes(after: Fill, before: Fill | None) -> HtmlTable:
-    """How full the batches of one function were."""
+    """Return how full the batches of one function were."""
     return compared(after.words, ("Lanes used", "Calls", "Share"), _rows, after, before)
 
 

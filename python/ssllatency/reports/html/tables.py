@@ -58,7 +58,7 @@ class HtmlTable:
 
     @property
     def left(self) -> int:
-        """How many columns are names."""
+        """The number of columns that are names."""
         return len(self.headings) - len(self.lines[0].cells) if self.lines else 1
 
 

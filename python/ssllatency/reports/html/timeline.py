@@ -53,7 +53,7 @@ def _affected(changed: ChangedTime) -> list[Block]:
 
 
 def _sentences(changed: ChangedTime) -> Iterator[str]:
-    """How failures changed, whose the added time was, and what the handshakes of that time say."""
+    """Return how failures changed, whose the added time was, and what the handshakes of that time say."""
     yield from (sentence for verdict, sentence in failure_sentences(changed.comparison) if verdict is not Verdict.NOISE)
     owner = owner_words(changed.comparison)
     if owner:

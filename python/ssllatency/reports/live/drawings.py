@@ -32,7 +32,7 @@ def spark(values: Sequence[float], width: int, page: Page) -> str:
 
 
 def rates(intervals: Sequence[HistoryInterval], counts: Sequence[int], points: int) -> list[float]:
-    """How many a second, in so many points up to now at most, each as long."""
+    """Return how many a second, in so many points up to now at most, each as long."""
     size = max(1, math.ceil(len(counts) / points)) if points else 1
     pairs = list(zip(intervals, counts, strict=True))
     chunks = [pairs[max(0, end - size) : end] for end in range(len(pairs), 0, -size)]
@@ -41,8 +41,8 @@ def rates(intervals: Sequence[HistoryInterval], counts: Sequence[int], points: i
 
 
 def heatmap(tallied: Sequence[Tally], width: int, height: int, page: Page) -> list[Line]:
-    """How many took how long, over the time up to now: the longest durations at the top, the darker the more. Nothing where
-    nothing succeeded."""
+    """Return how many took how long, over the time up to now: the longest durations at the top, the darker the more. Nothing
+    where nothing succeeded."""
     size = max(1, math.ceil(len(tallied) / max(1, width - _LABEL)))
     chunks = [tallied[max(0, end - size) : end] for end in range(len(tallied), 0, -size)]
     cells = [_counted(chunk) for chunk in reversed(chunks)]

@@ -33,7 +33,7 @@ def clock(at_s: float) -> str:
 
 
 def heading(shown: Shown, at_s: float, page: Page) -> Line:
-    """Whose numbers these are, of how long up to when, and what they cost; a long host name is cut."""
+    """Return whose numbers these are, of how long up to when, and what they cost; a long host name is cut."""
     snapshot, paid = shown.window.snapshot, cost(shown)
     when = f"  {clock(at_s)}, last {seconds(snapshot.duration_s)}  "
     room = page.width - len(_TITLE) - len(when) - len(paid)
@@ -96,7 +96,7 @@ def cell(row: LiveRow, column: Column) -> Piece:
 
 
 def trend(shown: Shown, row: LiveRow, width: int, page: Page) -> str:
-    """How the row's rate went over the last minutes."""
+    """Return how the row's rate went over the last minutes."""
     return spark(rates(shown.intervals, shown.counts_of(row), width), width, page)
 
 
@@ -114,8 +114,8 @@ def diagnosis_of(row: LiveRow, snapshot: Snapshot) -> list[str]:
 
 
 def failures(newest: Iterable[Failures], most: int) -> list[Line]:
-    """Why handshakes didn't succeed, the newest first: a line for each cause, with when it occurred last, and how often in the
-    last minutes."""
+    """Return why handshakes didn't succeed, the newest first: a line for each cause, with when it occurred last, and how often
+    in the last minutes."""
     by_cause: dict[Cause, list[Failures]] = {}
     for failure in newest:
         cause = replace(failure.cause, count=0, total_ns=0)

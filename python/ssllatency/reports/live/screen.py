@@ -66,7 +66,7 @@ def compose(now: Shown | None, newest: Iterable[Failures], at_s: float, state: S
 
 
 def _shared(room: int, rows: int, why: int) -> tuple[int, int, int]:
-    """How many lines the table, the heatmap and the failures have: the heatmap takes what the others don't need."""
+    """Return how many lines the table, the heatmap and the failures have: the heatmap takes what the others don't need."""
     failed = min(why, _LEAST_FAILURES + max(0, room - _LEAST_ROOM) // 6)
     table = min(max(_LEAST_TABLE, rows), max(_LEAST_TABLE, (room - failed) // 2))
     heat = min(room - table - failed, _MOST_HEAT)
@@ -196,7 +196,7 @@ def explanation(views: Sequence[str]) -> list[str]:
 
 
 def chosen_words(row: LiveRow) -> str:
-    """Whom a row is about: its processes."""
+    """Return whom a row is about: its processes."""
     return f"{row.name}, {counted(len(row.pids), 'process')}" if row.pids else row.name
 
 

@@ -103,7 +103,7 @@ class Shown:
         return list(tallies(self.intervals, self.choice.view, self.services, row.name if row else None))
 
     def counts_of(self, row: LiveRow) -> list[int]:
-        """How many of the row there were in each of the intervals."""
+        """Return how many of the row there were in each of the intervals."""
         return self._counts.get(row.name, [0] * len(self.intervals))
 
     @cached_property

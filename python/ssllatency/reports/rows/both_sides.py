@@ -55,7 +55,7 @@ def _counts(client: ClientReport, number: int, snapshot: Snapshot) -> str:
 
 
 def _failed(client: ClientReport) -> int:
-    """How many of its requests failed, as far as it says."""
+    """Return how many of its requests failed, as far as it says."""
     figures = (client.figure(name) for name in _FAILED)
     return round(max((figure.value for figure in figures if figure), default=0))
 

@@ -19,7 +19,7 @@ _OF_RATES = {Verdict.SLOWER: Verdict.MORE, Verdict.FASTER: Verdict.FEWER}
 
 
 def handshake_words(comparison: Comparison) -> str:
-    """How the mean handshake changed, in a sentence or two; "" where either side has none."""
+    """Return how the mean handshake changed, in a sentence or two; "" where either side has none."""
     change, largest = comparison.client_wait or comparison.handshake, comparison.largest
     if change is None or change.before is None or change.after is None:
         return ""

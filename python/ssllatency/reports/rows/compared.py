@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who and what a change between two recordings is about: failures by their reasons, groups of handshakes, and the rows that
-changed beyond noise."""
+"""The subjects of a change between two recordings: failures by their reasons, groups of handshakes, and the rows that changed
+beyond noise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _TIMES = (Quantity.MEAN, Quantity.P50, Quantity.P90, Quantity.P99)
 
 
 def failure_sentences(comparison: Comparison) -> list[tuple[Verdict, str]]:
-    """How failed and abandoned handshakes changed, a sentence each with its verdict, and which reasons are more or fewer."""
+    """Return how failed and abandoned handshakes changed, a sentence each with its verdict, and which reasons are more or
+    fewer."""
     sentences = []
     for ending in (Ending.FAILURE, Ending.ABANDONED):
         changes = [change for change in comparison.endings if change.ending is ending]
@@ -75,7 +76,7 @@ class GroupChanges:
 
 
 def group_changes(comparison: Comparison) -> GroupChanges:
-    """Whom the change affects; without rows where groups aren't known of both, or none changed."""
+    """Return whom the change affects; without rows where groups aren't known of both, or none changed."""
     labels = labels_of(comparison.after)
     changed = [group for group in comparison.groups if _group_verdict(group, comparison)]
     rows = tuple(
@@ -87,7 +88,7 @@ def group_changes(comparison: Comparison) -> GroupChanges:
 
 
 def ungrouped_words(comparison: Comparison) -> str:
-    """Why it isn't known whom the change affects, where one of the recordings was grouped; "" else."""
+    """Return why it isn't known whom the change affects, where one of the recordings was grouped; "" else."""
     before, after = labels_of(comparison.before), labels_of(comparison.after)
     if before == after:
         return ""

@@ -36,7 +36,7 @@ def function_rows(series: Iterable[Series]) -> list[Row]:
 
 
 def unsuccessful(series: Iterable[Series]) -> list[Unsuccessful]:
-    """Why calls were retried or failed, in the same order; functions whose calls all succeeded aren't in it."""
+    """Return why calls were retried or failed, in the same order; functions whose calls all succeeded aren't in it."""
     phrases = {
         outcomes[0].function: tuple(_reasons(calls) for calls in outcomes if calls.outcome is not Outcome.SUCCESS)
         for outcomes in _by_time(series)
@@ -60,7 +60,7 @@ def _cells(series: Series) -> tuple[str, ...]:
 
 
 def _reasons(series: Series) -> str:
-    """How many calls ended so, and why."""
+    """Return how many calls ended so, and why."""
     if series.outcome is Outcome.CLOSED:  # close_notify: SSL_read returns 0 at the regular end of a connection
         return f"{series.count} closed by the peer in good order"
     number = counted(series.count, str(series.outcome))

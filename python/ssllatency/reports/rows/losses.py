@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement didn't count or wasn't about: losses, what was under way at the end, what was not traced."""
+"""The gaps of a measurement: losses, what was under way at the end, what was not traced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def losses(counts: Losses, handshakes: Handshakes | None = None) -> list[str]:
 
 
 def _of_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
-    """How many, of what, and how they were lost."""
+    """Return how many, of what, and how they were lost."""
     return [
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
@@ -85,7 +85,7 @@ class NotTraced:
 
 
 def not_traced(missing: Iterable[Missing]) -> list[NotTraced]:
-    """What was left out, by library and reason."""
+    """Return what was left out, by library and reason."""
     functions: dict[tuple[str, str], list[str]] = {}
     for absent in missing:
         functions.setdefault((absent.library, absent.reason), []).append(absent.function)

@@ -13,8 +13,8 @@ from ssllatency.units import counted, duration, seconds, share
 
 @dataclass(frozen=True)
 class Fill:
-    """How full the calls of one multi-buffer function were: `words` about all of them, `calls` by the number of lanes used,
-    from the fewest that occurred to the most."""
+    """The fill of the calls of one multi-buffer function: `words` about all of them, `calls` by the number of lanes used, from
+    the fewest that occurred to the most."""
 
     function: str
     words: str
@@ -27,7 +27,8 @@ def engine_words(offload: Offload) -> str:
 
 
 def offload_phrases(offload: Offload, successful: Group | None, duration_s: float) -> list[str]:
-    """What is known of the waits and the threads, a phrase each; `successful` are the handshakes whose waits it splits."""
+    """Return what is known of the waits and the threads, a phrase each; `successful` are the handshakes whose waits it
+    splits."""
     return [
         *_waiting(offload),
         *_split(offload, successful),

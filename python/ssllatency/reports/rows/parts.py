@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of one ending's handshakes went: the mean handshake's pieces, and a row for each part.
+"""The time of one ending's handshakes: the mean handshake's pieces, and a row for each part.
 
 Where phases were watched in some of the handshakes only, their share of all is estimated from these.
 """

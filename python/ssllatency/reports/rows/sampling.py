@@ -27,7 +27,7 @@ HEADINGS = ("function", "outcome", "estimated calls", "estimated p99")
 
 
 def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
-    """Which functions were watched for how much of the time, and at what price all of it could be."""
+    """Return which functions were watched for how much of the time, and at what price all of it could be."""
     sentences = []
     for part in sampling:
         names = ", ".join(part.functions) or "Functions of which no call was seen"
@@ -69,7 +69,7 @@ def phases_sentence(handshakes: Handshakes, *, estimated: bool = True) -> str:
 
 
 def _exact(exact_share: float | None) -> str:
-    """How to watch all, and what that would cost; "" where it isn't known."""
+    """Return how to watch all, and what that would cost; "" where it isn't known."""
     if exact_share is None:
         return ""
     cost = f"{'more than ' if exact_share > _MOST_SHARE else 'about '}{100 * min(exact_share, _MOST_SHARE):.0f} %"

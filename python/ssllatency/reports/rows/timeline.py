@@ -64,7 +64,7 @@ def _usual_owner(comparison: Comparison) -> str:
 
 
 def changed_words(told: Timeline, changed: ChangedTime) -> str:
-    """When it changed, for better or worse, how long it lasted, and what changed first."""
+    """Return when it changed, for better or worse, how long it lasted, and what changed first."""
     began = clock(told, changed.start)
     verb = "Turned for the worse" if changed.is_worse else "Changed"
     number = len(told.run.intervals)
@@ -84,7 +84,7 @@ def _first_words(told: Timeline) -> str:
 
 
 def owner_words(comparison: Comparison) -> str:
-    """Whose the time was that was added; "" where it is of several, or nothing was added beyond noise."""
+    """Return whose the time was that was added; "" where it is of several, or nothing was added beyond noise."""
     if comparison.largest is None:
         return ""
     owners = by_owner(comparison.contributions)
@@ -120,7 +120,7 @@ def calm_words(told: Timeline) -> str:
 
 
 def clock(told: Timeline, number: int) -> str:
-    """When this interval began, by the clock."""
+    """Return when this interval began, by the clock."""
     at = told.at(number)
     days = told.at(0).date() != told.at(len(told.run.intervals)).date()
     return f"{at:%m-%d} {_time(at)}" if days else _time(at)

@@ -24,7 +24,7 @@ def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
 
 
 def client_blocks(client: ClientReport, page: Page) -> list[list[str]]:
-    """Who ran, the figures, the times, the percentiles and the caveats."""
+    """Return who ran, the figures, the times, the percentiles and the caveats."""
     return [
         [*_heading(client, page), *_facts(client, page)],
         _figures(figure_rows(client), page),

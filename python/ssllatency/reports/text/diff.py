@@ -74,7 +74,7 @@ def _differences(comparison: Comparison, page: Page) -> list[str]:
 
 
 def _sentences(comparison: Comparison, page: Page) -> list[str]:
-    """How the mean handshake and the failures changed."""
+    """Return how the mean handshake and the failures changed."""
     words = handshake_words(comparison)
     lines = page.wrapped(f"==> {words}", "", "    ") if words else []
     for verdict, sentence in failure_sentences(comparison):
@@ -84,7 +84,7 @@ def _sentences(comparison: Comparison, page: Page) -> list[str]:
 
 
 def affected(comparison: Comparison, page: Page) -> list[str]:
-    """Whom it affects."""
+    """Return whom it affects."""
     made = group_changes(comparison)
     unknown = ungrouped_words(comparison)
     if unknown or not comparison.groups:
@@ -101,7 +101,7 @@ def affected(comparison: Comparison, page: Page) -> list[str]:
 
 
 def contributions(comparison: Comparison, page: Page, all_rows: bool = False) -> list[str]:
-    """Whose the time of the mean handshake is on either side, with the parts that matter; the last row is the sum."""
+    """Return whose the time of the mean handshake is on either side, with the parts that matter; the last row is the sum."""
     if not comparison.contributions:
         return []
     owners = by_owner(comparison.contributions)

@@ -167,7 +167,7 @@ def _outcome(call: Call, page: Page, width: int | None = None) -> str:
 
 
 def whom_words(labels: Mapping[Label, str | None]) -> str:
-    """Who shook hands, at the end of a line."""
+    """Return who shook hands, at the end of a line."""
     return " ".join(f"{label}={value_words(label, value)}" for label, value in labels.items())
 
 

@@ -16,9 +16,9 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Page:
-    """How wide lines are made, whether they show more than ASCII, and whether colours are shown. `most`: the columns that there
-    are, None where lines may be as long as they get, as in a file. `verbose`: whether to show all that is known of what
-    tracing has cost. `told`: sentences that its reader has seen already."""
+    """The width of lines, whether they show more than ASCII, and whether colours are shown. `most`: the columns that there are,
+    None where lines may be as long as they get, as in a file. `verbose`: whether to show all that is known of what tracing has
+    cost. `told`: sentences that its reader has seen already."""
 
     width: int = WIDTH
     unicode: bool = False

@@ -10,7 +10,7 @@ _MOST = 5  # are named
 
 
 def place(queue: AcceptQueue) -> str:
-    """Where it is: "127.0.0.1:443", "[::]:443"; sockets that are closed, or aren't told apart, have no place."""
+    """Return where it is: "127.0.0.1:443", "[::]:443"; sockets that are closed, or aren't told apart, have no place."""
     where = f" (network namespace {queue.network})" if queue.network else ""
     if queue.place == TOGETHER:
         return f"one of several sockets{where}"
@@ -21,7 +21,7 @@ def place(queue: AcceptQueue) -> str:
 
 
 def overflows_sentence(queues: tuple[AcceptQueue, ...] | None) -> str:
-    """Which queues connections found full, and how often; "" where none was, or it isn't known."""
+    """Return which queues connections found full, and how often; "" where none was, or it isn't known."""
     full = sorted((queue for queue in queues or () if queue.overflows), key=lambda queue: -queue.overflows)
     each = [f"{place(queue)}{_limit(queue)} {counted(queue.overflows, 'time')}" for queue in full[:_MOST]]
     if len(full) > _MOST:
@@ -30,7 +30,7 @@ def overflows_sentence(queues: tuple[AcceptQueue, ...] | None) -> str:
 
 
 def untold_sentence(untold: int) -> str:
-    """How often queues were full of which it isn't known whose they were; "" where that is known of all."""
+    """Return how often queues were full of which it isn't known whose they were; "" where that is known of all."""
     times = f"Accept queues were full {counted(untold, 'more time')} when a connection came"
     why = "it takes more privileges to know, or there are too many sockets"
     return f"{times}; whether they were the traced processes' isn't known: {why}." if untold else ""

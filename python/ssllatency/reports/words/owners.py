@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose the parts of one handshake are: the server's own queue, the peer, an offload, the calls; and what each consists of."""
+"""Owners of the parts of one handshake: the server's own queue, the peer, an offload, the calls; and what each consists of."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _PIECES = {
 
 @dataclass(frozen=True)
 class Owned:
-    """What one of OWNERS took of a handshake: its name, nanoseconds, and what of it is worth a word, the longest first, by
-    name."""
+    """The share of a handshake that one of OWNERS took: its name, nanoseconds, and what of it is worth a word, the longest
+    first, by name."""
 
     part: Part
     name: str
@@ -43,12 +43,12 @@ class Owned:
 
     @property
     def most(self) -> str:
-        """What it mostly was, in a word."""
+        """The most of it, in a word."""
         return self.pieces[0][0] if self.pieces else self.name
 
 
 def owned(single: Single) -> list[Owned]:
-    """What each owner took of this handshake, the longest first."""
+    """Return what each owner took of this handshake, the longest first."""
     names = part_names(RequestedSide.CLIENT if single.labels.get(Label.ROLE) == RequestedSide.CLIENT else RequestedSide.SERVER)
     shares = [
         Owned(part, names[part].removeprefix("wait: ").removeprefix("in "), single.parts[part], _pieces(part, single, names))
@@ -77,7 +77,7 @@ class OwnedChange:
 
     @property
     def change_ns(self) -> Fraction:
-        """What it adds to the change of the mean."""
+        """Its part in the change of the mean."""
         return self.after_ns - self.before_ns
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each part of a handshake's time is shown, in every form: the one table of it."""
+"""Styles of the parts of a handshake's time, in every form: the one table of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ssllatency.model.handshakes import PHASES, WAITS, Part, RequestedSide
 
 @dataclass(frozen=True)
 class Style:
-    """How a part is shown. `name` is what it is called in text; `letter` stands for it where its name has no room. In bars a
-    piece of it consists of `ascii`, of `unicode` where the terminal shows more, and of `hatch` (matplotlib's) in pictures: work
-    is dark and plain, waits are light and hatched. Only CLIENT_PIECES have these."""
+    """The way in which a part is shown. `name` is what it is called in text; `letter` stands for it where its name has no room.
+    In bars a piece of it consists of `ascii`, of `unicode` where the terminal shows more, and of `hatch` (matplotlib's) in
+    pictures: work is dark and plain, waits are light and hatched. Only CLIENT_PIECES have these."""
 
     name: str
     letter: str = ""
@@ -70,5 +70,5 @@ LETTERS = {part: STYLES[part].letter for part in CLIENT_PIECES}
 
 
 def part_names(role: RequestedSide) -> Mapping[Part, str]:
-    """What the parts are called where handshakes of this role were asked for."""
+    """Return what the parts are called where handshakes of this role were asked for."""
     return PARTS if role is RequestedSide.SERVER else _OF_PROGRAMS

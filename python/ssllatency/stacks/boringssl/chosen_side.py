@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a BoringSSL without symbols shows which side a connection is on: by the bit that is set where a side is chosen.
+"""The side of a connection in a BoringSSL without symbols: by the bit that is set where a side is chosen.
 
 SSL_set_accept_state, and SSL_accept where it has that built in, stores the address of the server's state machine in the
 connection and sets the bit; SSL_set_connect_state and SSL_connect store the client's and clear it.
@@ -37,8 +37,8 @@ class _Stored:
 
 
 class ChosenSide:
-    """Which functions of one image choose a side. `callers` gives those among libssl's that call a function; `within` is where
-    libssl's functions lie, once that is known."""
+    """The functions of one image that choose a side. `callers` gives those among libssl's that call a function; `within` is
+    where libssl's functions lie, once that is known."""
 
     def __init__(self, image: Image, errors: RaisedErrors, callers: Callable[[Range], Collection[Range]]) -> None:
         self._image, self._errors, self._callers = image, errors, callers

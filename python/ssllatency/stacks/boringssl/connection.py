@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where BoringSSL, and its descendant AWS-LC, store what a connection waits for, read out of SSL_get_error's code. It is one of
-the codes that SSL_get_error returns, and lies in a structure to which SSL points. Programs link only those accessors that they
-use, so SSL_get_error, which all of them need, shows where the BIOs lie as well."""
+"""The place where BoringSSL, and its descendant AWS-LC, store what a connection waits for, read out of SSL_get_error's code. It
+is one of the codes that SSL_get_error returns, and lies in a structure to which SSL points. Programs link only those accessors
+that they use, so SSL_get_error, which all of them need, shows where the BIOs lie as well."""
 
 from __future__ import annotations
 

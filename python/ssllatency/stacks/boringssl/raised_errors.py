@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which function of libssl raises which errors, in a BoringSSL or AWS-LC without symbols.
+"""The errors that each function of libssl raises, in a BoringSSL or AWS-LC without symbols.
 
 Each error is raised by ERR_put_error(library, unused, reason, file, line), whose reasons keep their numbers from release to
 release. Nearly all of libssl's functions of importance raise some, and the set of reasons tells many of them apart.

@@ -397,7 +397,7 @@ class BoringSslTables(OpenSslTables):
         self._found = known_of(image)
 
     def obstacle(self, operation: Operation) -> str:
-        """Why it couldn't be told from others."""
+        """Return why it couldn't be told from others."""
         why = next((self._found.missing[name] for name in operation.symbols if name in self._found.missing), "")
         return f"it has no symbol, and {why}" if why and self._found.functions else ""
 

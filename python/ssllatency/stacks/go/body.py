@@ -41,8 +41,8 @@ class GoBodies:
         return Depths(function, self._functions.pc_values(record.stack_depths), self._recoveries(function, record.recovery))
 
     def _recoveries(self, function: Function, recovery: int) -> list[int]:
-        """Where the function goes on after a recovered panic: the place that its record names, and the calls that are like
-        it."""
+        """Return where the function goes on after a recovered panic: the place that its record names, and the calls that are
+        like it."""
         if not 0 < recovery < function.size:
             return []
         code = self._code.read(function.address, function.size)
@@ -63,8 +63,8 @@ class GoBodies:
 
 
 class Depths:
-    """What the runtime itself knows of a function: how far the stack pointer is below where it was at the entry, for each of
-    its instructions; and where it can go on after a recovered panic, which are `recoveries`."""
+    """The runtime's own facts of a function: how far the stack pointer is below where it was at the entry, for each of its
+    instructions; and where it can go on after a recovered panic, which are `recoveries`."""
 
     def __init__(self, function: Function, values: Sequence[tuple[int, int]], recoveries: Sequence[int]) -> None:
         self._start = function.address
@@ -125,7 +125,7 @@ class _Builder:
             work.extend(successors)
 
     def _next(self, instruction: Instruction) -> list[int]:
-        """Where control goes from an instruction, within the function."""
+        """Return where control goes from an instruction, within the function."""
         if instruction.flow in (Flow.RETURN, Flow.STOP):
             return []
         if instruction.flow is Flow.INDIRECT_JUMP:

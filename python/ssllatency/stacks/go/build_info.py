@@ -33,7 +33,7 @@ class BuildInfo:
         return int(match[2]) if match and match[1] == "1" else None
 
     def setting(self, name: str) -> str:
-        """What the program was built with, by a name as CGO_ENABLED, GOFIPS140 or -buildmode; "" where it isn't said."""
+        """Return what the program was built with, by a name as CGO_ENABLED, GOFIPS140 or -buildmode; "" where it isn't said."""
         prefix = f"build\t{name}="
         return next((line.removeprefix(prefix) for line in self.lines if line.startswith(prefix)), "")
 

@@ -33,8 +33,8 @@ _LONGEST_PREFIX, _MOST_PLACES = 128, 4096  # of a name, at the ends of others
 
 @dataclass(frozen=True)
 class Record:
-    """What is stored of a function beside its name: `recovery` is the offset in it at which it goes on after a recovered panic,
-    0 for none; `stack_depths`, `pc_tables`: offsets of tables of pc values; `data`: of its data, None where it has none."""
+    """The record of a function beside its name: `recovery` is the offset in it at which it goes on after a recovered panic, 0
+    for none; `stack_depths`, `pc_tables`: offsets of tables of pc values; `data`: of its data, None where it has none."""
 
     recovery: int
     stack_depths: int
@@ -95,7 +95,7 @@ class Functions:
         return [self.numbered(index) for index in sorted(indexes)]
 
     def offsets_of(self, name: str) -> list[int]:
-        """Where the name is in the table of names."""
+        """Return where the name is in the table of names."""
         text = name.removeprefix(_MODULE).encode() + b"\0"
         prefix = _VERSIONED if name.startswith(_MODULE) else _NO_PREFIX
         offsets: list[int] = []
@@ -123,7 +123,7 @@ class Functions:
         return self.numbered(index) if 0 <= index < len(self) else None
 
     def record(self, function: Function) -> Record:
-        """What is stored of a function of this table. ElfError where that lies outside of it."""
+        """Return what is stored of a function of this table. ElfError where that lies outside of it."""
         at = self._records[bisect_right(self._starts, function.address - self._text) - 1] // 4
         size = _OLD_WORDS if self._module.old_records else _WORDS
         tables, datas = self._words[at + _PC_TABLES], self._words[at + size - 1] >> 24

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which functions of a Go executable the compiler has inlined into which: what is inlined can't be probed there.
+"""Functions of a Go executable that the compiler has inlined into others: what is inlined can't be probed there.
 
 A function with inlined calls has a tree of them among its data, and a table of pc values that says for its instructions which
 call of the tree they belong to. The tree's size isn't stated: its largest number in that table tells it.
@@ -69,7 +69,7 @@ class Inlining:
         return sorted(self._trees)
 
     def _calls(self, number: int) -> int:
-        """How many inlined calls the function of this number has."""
+        """Return how many inlined calls the function of this number has."""
         tables = self._functions.record(self._functions.numbered(number)).pc_tables
         table = tables[_TREE_INDEX] if len(tables) > _TREE_INDEX else 0
         if table not in self._counts:

@@ -34,7 +34,7 @@ _SECTION_BASE = 16  # in the description of a section of the text: where it is
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the module data has the ends of the types, the base of functions' data, and the sections of the text."""
+    """The places where the module data has the ends of the types, the base of functions' data, and the sections of the text."""
 
     types: int
     end_of_types: int
@@ -62,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True)
 class ModuleData:
-    """Where the tables of a Go executable are. Its code begins at `text`; `functions` has their records, behind an index of
+    """The places of the tables of a Go executable. Its code begins at `text`; `functions` has their records, behind an index of
     `count`; `old_records`: those of Go 1.18 and 1.19, without the line at which a function begins."""
 
     count: int

@@ -32,7 +32,7 @@ class Program:
 
     @cached_property
     def module(self) -> ModuleData:
-        """Where the tables are."""
+        """The place of the tables."""
         return module_data(self._data)
 
     @cached_property
@@ -47,5 +47,5 @@ class Program:
 
     @cached_property
     def inlining(self) -> Inlining:
-        """Which functions are inlined where."""
+        """The functions that are inlined, and where."""
         return Inlining(self._data, self.module, self.functions)

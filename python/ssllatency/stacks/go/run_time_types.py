@@ -83,7 +83,7 @@ class Types:
         return found[0] if len(found) == 1 else None
 
     def _called(self, text: str) -> Iterator[int]:
-        """Where descriptors begin that have this name, in the bytes of types."""
+        """Return where descriptors begin that have this name, in the bytes of types."""
         encoded = text.encode()
         pattern = bytes((len(encoded),)) + encoded if len(encoded) <= _LONGEST_NAME else b""
         for place in _places(self._bytes, pattern, _MOST_NAMES):
@@ -204,7 +204,7 @@ class Types:
 
 
 def _places(data: bytes, pattern: bytes, most: int) -> Iterator[int]:
-    """Where the pattern is, `most` places at most."""
+    """Return where the pattern is, `most` places at most."""
     at = data.find(pattern) if pattern else -1
     for _ in range(most):
         if at < 0:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a call of a Go function begins and ends: the instruction that each call crosses exactly once on its way in, and those
-of which it crosses exactly one on its way out.
+"""The places at which a call of a Go function begins and ends: the instruction that each call crosses exactly once on its way
+in, and those of which it crosses exactly one on its way out.
 
 A Go function first compares the stack pointer with the end of its goroutine's stack. Where too little is left it jumps to a
 block that has the runtime grow the stack, which copies it to another place, and then jumps back to the first instruction:

@@ -49,7 +49,7 @@ def _version(piece: bytes, at: int) -> str | None:
 
 @lru_cache(maxsize=1)
 def _program(image: Image) -> Program:
-    """What is read of the image, which is asked for several times in a row."""
+    """Return what is read of the image, which is asked for several times in a row."""
     from ssllatency.stacks.go.program import Program
 
     return Program(image)
@@ -141,7 +141,7 @@ class Go(Stack):
             return ()
 
     def obstacle(self, image: Image) -> str:
-        """What is damaged, or unknown, in its tables."""
+        """Return what is damaged, or unknown, in its tables."""
         from ssllatency.elf.source import ElfError
 
         try:
@@ -162,11 +162,12 @@ class Go(Stack):
         return f"{_TLS} {_program(image).build_info.version}"
 
     def name_and_release(self, version: str) -> tuple[str, str]:
-        """As a mark shows them."""
+        """Return them as a mark shows them."""
         return _TLS, version.rpartition(" ")[2]
 
     def connection(self, image: Image) -> dict[str, int]:
-        """Which byte tells clients, from the type of connections; and by which errors a deadline is known to have passed."""
+        """Return which byte tells clients, from the type of connections; and by which errors a deadline is known to have
+        passed."""
         from ssllatency.elf.source import ElfError
         from ssllatency.stacks.go.handshake.connection import HELD_ERROR, sent_alert
 

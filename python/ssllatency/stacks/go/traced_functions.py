@@ -18,7 +18,7 @@ OLDEST, NEWEST = 18, 27  # of Go 1.N: the versions whose sources were read
 
 
 class Purpose(StrEnum):
-    """What a function's calls tell."""
+    """The purpose for which a function's calls are traced."""
 
     HANDSHAKE = "handshake"
     READ = "read"
@@ -36,7 +36,7 @@ class Purpose(StrEnum):
 
 
 class Shape(StrEnum):
-    """Which sites a function needs: where calls begin and end, only where they begin, or a call that it makes."""
+    """The sites that a function needs: where calls begin and end, only where they begin, or a call that it makes."""
 
     SPAN = "span"
     ENTRY = "entry"

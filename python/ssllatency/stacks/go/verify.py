@@ -21,7 +21,7 @@ _RETURNS = {"x86-64": (b"\xc3", b"\xc2"), "aarch64": (bytes.fromhex("c0035fd6"),
 
 
 class _Stage(Enum):
-    """How far a call has come."""
+    """The progress of a call."""
 
     BEFORE = "before the entry site"
     INSIDE = "past the entry site"
@@ -70,7 +70,7 @@ def _walk(graph: Graph, recoveries: Collection[int], entry: EntrySite, exits: Co
 
 
 def _steps(graph: Graph, address: int, stage: _Stage, entry: EntrySite, exits: Collection[int]) -> Iterator[tuple[int, _Stage]]:
-    """Where a call goes from an instruction, and how far it has come then."""
+    """Return where a call goes from an instruction, and how far it has come then."""
     instruction = graph.nodes[address]
     if instruction.flow is Flow.RETURN and (stage is _Stage.BEFORE or address not in exits):
         raise Unplannable(f"a call can leave at {address:#x} without having crossed the sites")

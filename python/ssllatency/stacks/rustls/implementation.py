@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a program with rustls is recognised: by the paths of its source in the messages of panics."""
+"""The marks of a program with rustls: the paths of its source in the messages of panics."""
 
 from __future__ import annotations
 

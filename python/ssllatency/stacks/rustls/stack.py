@@ -75,7 +75,7 @@ class PrefixedNames:
         return False
 
     def obstacle(self, operation: Operation) -> str:  # noqa: ARG002
-        """That there are several."""
+        """Say that there are several."""
         return "several versions of AWS-LC are in the file" if len(_prefixes(self.image)) > 1 else ""
 
 
@@ -116,7 +116,7 @@ class AwsLcForRust(Stack):
         return PrefixedNames(image)
 
     def version(self, image: Image) -> str:
-        """That of the package, as in the prefix; "" where there are several."""
+        """Return the version of the package, as in the prefix; "" where there are several."""
         prefixes = _prefixes(image)
         release = ".".join(re.findall(r"\d+", prefixes[0])) if len(prefixes) == 1 else ""
         return f"{self.title} {release}" if release else ""

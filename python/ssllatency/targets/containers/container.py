@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container a process is in, from the paths of /proc/PID/cgroup, which every user may read.
+"""The container that a process is in, from the paths of /proc/PID/cgroup, which every user may read.
 
 No runtime is queried: each writes the container's ID into the path, in its own way:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which service a process belongs to: its pod, its container, its systemd unit, or else its name. By the paths of
+"""The service that a process belongs to: its pod, its container, its systemd unit, or else its name. By the paths of
 /proc/PID/cgroup, which every user may read, and the runtimes' own files for names.
 
 What lies below a user's own systemd that user has named, whatever it is called: user@1000.service/nginx.service isn't the

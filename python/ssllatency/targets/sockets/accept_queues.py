@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often connections found the accept queues of processes full: what the kernel tells of the sockets on which they listen,
-by sock_diag(7) in their network namespaces.
+"""Overflows of the accept queues of processes: what the kernel tells of the sockets on which they listen, by sock_diag(7) in
+their network namespaces.
 
 Whoever finds no room tries again 0.2 s or more later, and until then no handshake begins: that time is in no figure of a
 handshake. The kernel counts each attempt, be it a SYN, the last ACK or what the client sends after that, as a drop of the
@@ -88,7 +88,7 @@ class _Namespace:
 
     @property
     def queues(self) -> Iterator[AcceptQueue]:
-        """What is known of it by now."""
+        """The queues, as far as they are known by now."""
         for port, address in self.limits.keys() | self.told.keys():
             place = port, address
             yield AcceptQueue(port, address, self.limits.get(place), self.told[place])

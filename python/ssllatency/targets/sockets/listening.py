@@ -104,10 +104,10 @@ class Owners:
 
 
 class Ports:
-    """Who listens on these ports, in any network namespace. The descriptors of all processes, of which there may be as many
+    """The listeners on these ports, in any network namespace. The descriptors of all processes, of which there may be as many
     as connections, are read only where the sockets that listen have changed, or one of their owners has gone; and now and then
-    where there are sockets without an owner, as systemd's, which a server gets when it is started. Any user can open sockets
-    by the hundred thousand, or namespaces: so looking takes a bounded share of the time, and may come later."""
+    where there are sockets without an owner, as systemd's, which a server gets when it is started. Any user can open sockets by
+    the hundred thousand, or namespaces: so looking takes a bounded share of the time, and may come later."""
 
     def __init__(self, ports: Iterable[int]) -> None:
         self._ports = frozenset(ports)

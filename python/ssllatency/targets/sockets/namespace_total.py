@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often accept queues in a network namespace were full that may not be entered, as it takes CAP_SYS_ADMIN: what a process's
+"""Overflows of the accept queues in a network namespace that may not be entered, as it takes CAP_SYS_ADMIN: what a process's
 own files below /proc/PID/net show of it.
 
 They have the sockets that listen and ListenOverflows, the sum of all sockets. So while nobody but the processes that are
@@ -51,7 +51,7 @@ class NamespaceTotal:
 
     @property
     def queues(self) -> Iterator[AcceptQueue]:
-        """What is known of it by now: of none of several sockets by itself, once one of them was full."""
+        """The queues, as far as they are known by now: of none of several sockets by itself, once one of them was full."""
         places = self._told.keys() if TOGETHER in self._told else self._told.keys() | self._places
         for port, address in places:
             yield AcceptQueue(port, address, None, self._told[port, address])

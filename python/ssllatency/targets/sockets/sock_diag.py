@@ -73,8 +73,8 @@ def listening_sockets(namespace: Path | None = None) -> Listening:
 
 
 def listen_overflows(folder: Path) -> int:
-    """How often any socket's accept queue was full, of the namespace of a process: the folder /proc/PID. OSError where that
-    isn't there."""
+    """Return how often any socket's accept queue was full, of the namespace of a process: the folder /proc/PID. OSError where
+    that isn't there."""
     names: list[str] = []
     with (folder / "net" / "netstat").open(encoding="ascii", errors="replace") as file:
         for line in file.read(_MOST_STATISTICS).splitlines():
@@ -124,7 +124,7 @@ def _dumped() -> Listening:
 
 
 def sockets_of(answers: Iterator[bytes]) -> Iterator[ListeningSocket]:
-    """What the kernel's answers hold, up to the one that says that these are all. OSError where they are none."""
+    """Return what the kernel's answers hold, up to the one that says that these are all. OSError where they are none."""
     try:
         for answer in answers:
             at = 0

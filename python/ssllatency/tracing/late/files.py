@@ -43,7 +43,8 @@ class LateFiles:
         self._unprobed_of: dict[str, dict[int, str]] = {}  # by path of an image's descriptor, why processes get no probes
 
     def attached_ns(self, number: int) -> int:
-        """When the probes of the file of this number were attached, by CLOCK_MONOTONIC; 0 for one that was there first."""
+        """Return when the probes of the file of this number were attached, by CLOCK_MONOTONIC; 0 for one that was there
+        first."""
         return self._attached_ns.get(number, 0)
 
     def beside(self, pid: int) -> list[TracedImage]:

@@ -17,7 +17,7 @@ _MOST_TOLD = 256  # mappings of one process that wait to be looked at
 
 
 class LookTimes:
-    """When it is to be looked who is there, and how long one look may take."""
+    """The times at which to look who is there, and how long one look may take."""
 
     def __init__(self) -> None:
         self._looked_at, self._joined, self._ends = 0.0, 0, 0.0

@@ -165,7 +165,7 @@ def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
 
 
 def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[TracedImage, ...]) -> str:
-    """Who isn't traced, and why."""
+    """Return who isn't traced, and why."""
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():

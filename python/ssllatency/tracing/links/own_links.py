@@ -23,7 +23,7 @@ _WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, h
 
 
 class OwnLinks:
-    """Which processes have links of their own, to the files of which numbers, and since when by CLOCK_MONOTONIC."""
+    """The processes that have links of their own, to the files of which numbers, and since when by CLOCK_MONOTONIC."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class OwnLinks:
 
     @property
     def spared(self) -> int:
-        """How many processes get no links to some file."""
+        """The number of processes that get no links to some file."""
         return len(set().union(*self._spared.values()))
 
     def has(self, pid: int, number: int) -> bool:

@@ -54,7 +54,7 @@ def settle(session: HandshakeSource) -> None:
 
 
 def complaints(output: ToolOutput, name: str) -> list[str]:
-    """How the tool ended, and the end of what it complained of."""
+    """Return how the tool ended, and the end of what it complained of."""
     sentences = [f"{name} printed so much that {output.cut_bytes} bytes of it weren't kept."] if output.cut_bytes else []
     if output.ended is StopReason.TIMEOUT:
         sentences.append(f"{name} was ended after {output.duration_s:.0f} s: --timeout gives it longer.")

@@ -146,6 +146,6 @@ class MatrixBench:
 
 
 def _causes(measured: Handshakes | None) -> str:
-    """Why handshakes failed on the server, as a sentence after another; "" where none did."""
+    """Return why handshakes failed on the server, as a sentence after another; "" where none did."""
     reasons = [f"{cause.reason} ({cause.count})" for cause in measured.causes] if measured else []
     return f" On the server: {'; '.join(reasons)}." if reasons else ""

@@ -30,7 +30,8 @@ class End(live.RunEnd):
         self._asked.set()
 
     def why_it_stays(self) -> str:
-        """Why what was shown last may stay on the screen after the end: "" where a signal, the user or the time ended it."""
+        """Return why what was shown last may stay on the screen after the end: "" where a signal, the user or the time ended
+        it."""
         ended = self._asked.is_set() or stop_is_asked_for() or time.monotonic() >= self.at
         return "" if ended else "All traced processes have ended."
 

@@ -72,7 +72,7 @@ class Printer(ABC):
 
     @abstractmethod
     def _dropped(self) -> int:
-        """How many were dropped so far, as they couldn't be printed in time."""
+        """Return how many were dropped so far, as they couldn't be printed in time."""
 
     @abstractmethod
     def _tell_at_the_end(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a server is to serve on one of its ports."""
+"""The way in which a server serves on one of its ports."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class PlotColumn:
 
     @property
     def count(self) -> int:
-        """How many durations were counted."""
+        """The number of durations that were counted."""
         return self.times.count if self.times else 0
 
 
@@ -68,7 +68,7 @@ def calls_of(function: str) -> Pick:
 
 
 def beginning(recording: Recording) -> datetime | None:
-    """When by the clock the first column begins; None where each run begins at 0."""
+    """Return when by the clock the first column begins; None where each run begins at 0."""
     return min(datetime.fromisoformat(run.started) for run in recording.runs) if _together(recording) else None
 
 
@@ -109,7 +109,7 @@ def _seconds_covered(placed: Iterable[_Placed], width_s: float, number: int) -> 
 
 
 def _reach(placed: Iterable[_Placed]) -> float:
-    """When after the beginning the last ended."""
+    """Return when after the beginning the last ended."""
     return max(start_s + interval.duration_s for start_s, interval in placed)
 
 
@@ -147,6 +147,6 @@ def _clock(started: str) -> float:
 
 
 def _width(recording: Recording, end_s: float, most: int) -> float:
-    """How wide its columns are by themselves: a whole number of intervals, so that each column holds equally many."""
+    """Return how wide its columns are by themselves: a whole number of intervals, so that each column holds equally many."""
     usual_s = max(median(interval.duration_s for interval in run.intervals) for run in recording.runs)
     return usual_s * math.ceil(end_s / usual_s / most - 1e-6) if usual_s else end_s / most

@@ -55,7 +55,7 @@ class Scale:
         return counted_ns(self.grid)
 
     def level(self, rate: float) -> int:
-        """Which of LEVELS shows so many a second, None of them being -1."""
+        """Return which of LEVELS shows so many a second, None of them being -1."""
         if rate <= 0:
             return -1
         if self.greatest <= self.least:
@@ -133,7 +133,7 @@ def _gaps(columns: Sequence[PlotColumn]) -> list[tuple[float, float]]:
 
 
 def _rows(column: PlotColumn, per_row: int) -> dict[int, float]:
-    """How many a second are in each of a column's rows."""
+    """Return how many a second are in each of a column's rows."""
     counts: dict[int, int] = {}
     for bucket, count in column.times.exponential.by_bucket.items() if column.times else ():
         counts[bucket // per_row] = counts.get(bucket // per_row, 0) + count

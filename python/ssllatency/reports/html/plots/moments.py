@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When something was: by the clock, or in seconds since the beginning; as text, and along an axis."""
+"""Moments: by the clock, or in seconds since the beginning; as text, and along an axis."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _UNITS = 72
 
 @dataclass(frozen=True)
 class Size:
-    """How many units wide a plot is, how high its letters are, and how many marks its time axis may have."""
+    """The width of a plot in units, how high its letters are, and how many marks its time axis may have."""
 
     name: str
     width: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How handshakes ended: how many in each way, why some didn't succeed, and the slowest of them."""
+"""Endings of handshakes: how many in each way, why some didn't succeed, and the slowest of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REASONS = {
 
 
 def summary(handshakes: Handshakes, duration_s: float) -> str:
-    """How many handshakes, how many a second, and how they ended: a phrase, "" where none ended."""
+    """Return how many handshakes, how many a second, and how they ended: a phrase, "" where none ended."""
     counts = {ending: sum(group.count for group in handshakes.groups if group.ending is ending) for ending in Ending}
     everything = sum(counts.values())
     if not everything:

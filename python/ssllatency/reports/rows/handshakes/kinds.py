@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class LabelValue:
-    """How many of the successful handshakes had this value of a label."""
+    """The number of successful handshakes that had this value of a label."""
 
     words: str
     count: int
@@ -60,7 +60,7 @@ def _values(label: Label, counts: Mapping[str, int]) -> tuple[LabelValue, ...]:
 
 
 def unknown_labels(handshakes: Handshakes) -> dict[str, str]:
-    """Why a label isn't known, by label."""
+    """Return why a label isn't known, by label."""
     return {LABELS[label]: reason for label, reason in _in_order(handshakes.unknown_labels)}
 
 

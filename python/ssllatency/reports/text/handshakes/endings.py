@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How handshakes ended: the line that counts them, why some didn't succeed, and the slowest of them."""
+"""Endings of handshakes: the line that counts them, why some didn't succeed, and the slowest of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _CELLS = 40
 
 
 def summary(handshakes: Handshakes, duration_s: float, page: Page) -> list[str]:
-    """How many handshakes, how many a second, and how they ended."""
+    """Return how many handshakes, how many a second, and how they ended."""
     return page.wrapped(ending_rows.summary(handshakes, duration_s) or ending_rows.none_ended(duration_s))
 
 
 def causes(handshakes: Handshakes, page: Page) -> list[str]:
-    """Why handshakes didn't succeed, the most frequent first. MEAN is their wall time."""
+    """Return why handshakes didn't succeed, the most frequent first. MEAN is their wall time."""
     rows = sorted((cause for cause in handshakes.causes if cause.count), key=lambda cause: (-cause.count, _why(cause)))
     if not rows:
         return []

@@ -114,7 +114,7 @@ def _heading(layout: _Layout) -> str:
 
 
 def _text(single: Single, shares: Sequence[Owned], room: int | None) -> tuple[str, str]:
-    """How it ended, why, and what its parts consist of; and what of that is below where there is no room."""
+    """Return how it ended, why, and what its parts consist of; and what of that is below where there is no room."""
     why, reasons = printable(why_words(single)), [reason_words(single.parts), UNPHASED if single.unphased else ""]
     whole = "; ".join(filter(None, (why, *map(_words, shares), *reasons)))
     whole = f"{single.ending} {whole}" if whole else str(single.ending)
@@ -139,7 +139,7 @@ def _words(share: Owned) -> str:
 
 
 def _short(single: Single, shares: Sequence[Owned], room: int) -> str:
-    """How it ended, and what its longest parts mostly were: as many as fit."""
+    """Return how it ended, and what its longest parts mostly were: as many as fit."""
     text, before = str(single.ending), " "
     for number, share in enumerate(shares):
         longer = f"{text}{before}{share.most}"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a *tls.Conn shows, by the program's run-time types: its labels, its socket; and the types by which errors are known."""
+"""The facts that a *tls.Conn shows, by the program's run-time types: its labels, its socket; and the types by which errors are
+known."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def _own_fields(types: Types) -> Iterator[tuple[str, FieldPath]]:
 
 
 def _socket(types: Types) -> dict[str, FieldPath]:
-    """Where the descriptor of a *net.TCPConn or *net.UnixConn lies, and what the runtime waits by for it."""
+    """Return where the descriptor of a *net.TCPConn or *net.UnixConn lies, and what the runtime waits by for it."""
     steps = [
         types.offset("net", "TCPConn", "conn"),
         types.offset("net", "UnixConn", "conn"),
@@ -85,7 +86,7 @@ def known_types(types: Types) -> tuple[int, ...]:
 
 
 def sent_alert(types: Types) -> int | None:
-    """Where a *tls.Conn keeps why it writes no more; None where that isn't known."""
+    """Return where a *tls.Conn keeps why it writes no more; None where that isn't known."""
     half, error = types.offset(TLS, "Conn", "out"), types.offset(TLS, "halfConn", "err")
     held = types.offset("net", "OpError", "Err")
     return half + error if half is not None and error is not None and held == HELD_ERROR else None

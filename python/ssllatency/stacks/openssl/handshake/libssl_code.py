@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which functions of a file are libssl's.
+"""The functions of a file that are libssl's.
 
 In libssl itself all functions are. In a program with libssl and libcrypto in it, those that name one of libssl's source files,
 as nearly all do for their errors, and those that lie among them: a static link keeps a library's functions together. Where it
