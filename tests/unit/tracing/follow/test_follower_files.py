@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that come later than the probes: of processes that are gone, copies, damaged ones, and far too many."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.unit.tracing.follow.following import NEW, OLD, Kernel, Session, image_of, mapped_file, play
+
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.follow.mappings import MappingNotice
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Selection, TracedFile
+from ssllatency.tracing import follow
+from ssllatency.tracing.late import files, notes
+
+
+@pytest.mark.parametrize(("there", "late"), [(22, {NEW}), (44, {NEW}), (None, {NEW})])
+def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, there: int | None, late: set[int]
+) -> None:
+    """If that very file is still at its path."""
+    file, new = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
+
+    def opened(path: str, root: str, stack: ExitStack) -> ExpectedFile | None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        return (
+            ExpectedFile(descriptor, mapped_file(there, path), root, FileVersion((8, 1, there)))
+            if there and root == "/of/100"
+            else None
+        )
+
+    def planned(found: ExpectedFile, _: object) -> TracedImage:
+        image = image_of(new, found.descriptor)
+        return replace(image, plan=replace(image.plan, build_id="bb"))
+
+    play(monkeypatch, "root_paths", lambda pids: [f"/of/{pid}" for pid in pids])
+    play(monkeypatch, "open_expected", opened)
+    play(monkeypatch, "image_of", planned)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    kernel.told = [MappingNotice(NEW, 1, new.path, new.identity)]
+    session.look()
+    assert session.attachment.late == late
+    assert [image.pids for image in session.extended] == ([()] if there == 22 else [])
+    session.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That nobody has looked into them yet isn't a loss: none of them holds what is to be traced."""
+    now = 100.0
+    looked: list[str] = []
+
+    def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
+        file = mapped_file(int(path[-1]), path)
+        return ExpectedFile(-1, file, root, FileVersion(file.identity)) if root == "/" else None
+
+    def planned(found: ExpectedFile, _: object) -> None:
+        nonlocal now
+        now += 0.3
+        looked.append(found.mapping.path)
+
+    play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
+    play(monkeypatch, "root_paths", lambda _: [])
+    play(monkeypatch, "open_expected", opened)
+    play(monkeypatch, "image_of", planned)
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    kernel.told = [MappingNotice(NEW, 1, path, (8, 1, int(path[-1]))) for path in ("/lib/libssl.so.1", "/lib/libssl.so.2")]
+    session._follower.look()
+    assert looked == ["/lib/libssl.so.1"]
+    session._follower.look()
+    assert looked == ["/lib/libssl.so.1", "/lib/libssl.so.2"]
+    session.look()
+    assert len(looked) == 2
+    assert session.attachment.late == set()
+
+
+@pytest.mark.parametrize(("site", "byte", "extended"), [(4096, b"\xcc", 0), (4096, b"\x55", 1), (None, b"\xcc", 1)])
+def test_a_copy_that_has_the_breakpoints_already_is_the_same_file(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, site: int | None, byte: bytes, extended: int
+) -> None:
+    """An image may have no operation of its own, as libcrypto where handshakes are measured; or no site at all."""
+    file, twin = mapped_file(11), mapped_file(22)
+    play(monkeypatch, "code_byte", lambda *_: byte[0])
+    play(monkeypatch, "_byte_of", lambda *_: b"\x55")
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=site)
+    session.look()
+    kernel.map(NEW, twin)
+    session.look()
+    assert len(session.extended) == extended
+
+
+def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whenever it is looked at it has mapped one more; others have their turn in between."""
+    file, greedy, other = mapped_file(11), 200, 300
+    inodes = iter(range(1000, 1000 + 10 * MOST_OF_PROCESS))
+    kernel.maps = {OLD: [file], greedy: [], other: []}
+    session = Session(kernel, [file], Selection(everything=True), sites=None)
+    session.look()
+
+    def candidates(pid: int) -> list[MappedFile]:
+        if pid == greedy:
+            kernel.maps[pid].append(mapped_file(next(inodes)))  # StopIteration where nothing ends it
+        return kernel.maps[pid]
+
+    # Else a slow machine tells another time at each look, and of so many sentences the last are only counted.
+    monkeypatch.setattr(notes, "time", SimpleNamespace(monotonic_ns=lambda: 1_000_001))
+    play(monkeypatch, "tls_candidates", candidates)
+    kernel.told = [MappingNotice(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
+    session.look()
+    assert 0 < len(session.extended) <= 3 * follow._MOST_FILES
+    kernel.map(other, mapped_file(22))
+    session.look()
+    assert (other,) in [image.pids for image in session.extended]
+    for _ in range(MOST_OF_PROCESS):
+        session.look()
+    assert sum(image.pids == (greedy,) for image in session.extended) == MOST_OF_PROCESS
+    said = capsys.readouterr().err
+    assert "nginx (200) maps new files faster than they can be inspected: the rest are traced later." in said
+    assert "nginx (200) has mapped so many new files that those it maps from now on aren't inspected." in said
+
+
+def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both were mapped since the last look."""
+    file, damaged, new = mapped_file(11), mapped_file(22, "/tmp/libssl.so.bad"), mapped_file(33)
+
+    def recognised(pid: int, each: MappedFile, _: object) -> TracedFile:
+        if each is damaged:
+            raise SsllatencyError(f"{each.path} is damaged.")
+        return TracedFile("libssl", pid, each, (pid,))
+
+    play(monkeypatch, "recognised_file", recognised)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    for each in (damaged, new):
+        kernel.map(OLD, each)
+    session.look()
+    assert [image.plan.path for image in session.extended] == [new.path]
+    assert any("/tmp/libssl.so.bad is damaged" in note for note in session.attachment.notes)
+
+
+@pytest.mark.parametrize(("named", "looked_at"), [(False, 1), (True, 0)])
+def test_a_file_of_any_name_is_looked_at_once(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, named: bool, looked_at: int
+) -> None:
+    """And only where it shows TLS it is looked into."""
+    file, plain = mapped_file(11), mapped_file(33, "/usr/lib/libssl.so.1.1" if named else "/usr/lib/_rust.abi3.so")
+    asked: list[MappedFile] = []
+
+    def holds(_pid: int, each: MappedFile, _holds: object) -> bool:
+        asked.append(each)
+        return False
+
+    play(monkeypatch, "holds_tls", holds)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    for pid in (OLD, NEW):
+        kernel.map(pid, plain)
+        session.look()
+    assert len(asked) == looked_at
+    assert len(session.extended) == named
+
+
+def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    selection = replace(Selection(everything=True), libraries=("/usr/lib/libssl.so.3",))
+    session = Session(kernel, [file], selection)
+    kernel.map(NEW, mapped_file(22))
+    session.look()
+    assert session.extended == []
+
+
+def test_who_may_not_be_counted_after_a_copy_is_said_where_each_has_links_of_its_own(
+    kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    assert capsys.readouterr().err == ""
+    session.perhaps_copied = [0]
+    session.look()
+    assert "forked by those that run the original may not be counted" in capsys.readouterr().err
+    session.close()
+
+
+def test_a_file_that_its_overlay_has_copied_is_traced_once_more(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who maps it then runs the copy, and so does the next one."""
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    monkeypatch.setattr(files.os, "dup", lambda _: os.open(os.devnull, os.O_RDONLY))
+    session.copied = [0]
+    session.look()
+    assert [(image.plan, image.pids) for image in session.extended] == [(session.attachment.images[0].plan, ())]
+    assert session.extended[0].file != session.attachment.images[0].file
+    assert "an overlay has copied it" in capsys.readouterr().err
+    assert session._follower._seen.traced == {file.identity: 1}
+    session.close()
