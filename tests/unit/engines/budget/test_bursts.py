@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
-from tests.unit.engines.budget.test_windows import BUDGET, STEP_S, Server
+from tests.unit.engines.budget.server import BUDGET, STEP_S, Server
 
 from ssllatency.engines.budget.controller import WINDOW_S
 from ssllatency.engines.budget.windows import Windows

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from tests.unit.engines.budget.test_windows import BUDGET, Server, holds, run
+from tests.unit.engines.budget.server import BUDGET, Server, holds, run
 
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.model.sampling import Basis, Work

@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 
 import pytest
-from tests.unit.engines.budget.test_windows import Server, run
+from tests.unit.engines.budget.server import Server, run
 
 from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.controller import Controller
