@@ -72,10 +72,10 @@ comma := ,
 .PHONY: test test-quick test-unit test-deploy test-bpf test-live test-kernels
 test: ## all tests that this machine can run
 	$(Q)tools/setup
-	$(Q)tools/setup-foreign
-	$(Q)tools/setup-prometheus || echo "==> no Prometheus: its tests will be skipped, which in CI is a failure"
-	$(Q)tools/setup-collector || echo "==> no OpenTelemetry Collector: its tests will be left out, or skipped, which in CI is a failure"
-	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
+	$(Q)tools/for-tests/setup-foreign
+	$(Q)tools/for-tests/setup-prometheus || echo "==> no Prometheus: its tests will be skipped, which in CI is a failure"
+	$(Q)tools/for-tests/setup-collector || echo "==> no OpenTelemetry Collector: its tests will be left out, or skipped, which in CI is a failure"
+	$(Q)tools/for-tests/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
 	$(Q)$(PYTHON) tests/run.py unit fuzz deploy bpf live kernels
@@ -91,7 +91,7 @@ test-bpf: bpf ## every BPF program passes the verifier and attaches
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live $(PYTEST)
 test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (an hour), or by name; GUEST=arm64
-	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
+	$(Q)tools/for-tests/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
 .PHONY: kernels-table corpus sweep pictures dashboard
@@ -150,7 +150,7 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 bench-export: ## what `export` takes of a host with 200 idle processes, written to docs/measured/export-cost.md, in two minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/export.py -o docs/measured/export-cost.md
+	$(Q)$(PYTHON) bench/fleet/export.py -o docs/measured/export-cost.md
 ROUNDS = 3
 bench-defaults: ## what servers and others keep while a command runs with nothing but a target, in ROUNDS rounds (3: about 20 minutes)
 	$(Q)tools/setup
@@ -174,9 +174,9 @@ bench-profile: ## where the time of a hit goes, by samples of perf, written to d
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/profile/run.py -o docs/measured/profile.md
 
-PYTHON_FILES := python tests bench tools/corpus tools/demo tools/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
-C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tools/setup-collector tools/setup-go tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
+PYTHON_FILES := python tests bench tools/corpus tools/demo tools/for-tests/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
+C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
+SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup $(filter-out %/foreign-libraries,$(wildcard tools/for-tests/*)) tests/kernels/guest/init tests/kernels/guest/initrd-init tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

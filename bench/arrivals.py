@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 from tests.live.servers.nginx import Nginx, Settings
 
-from bench import command
-from bench.intervals import Pair, of_ratio
+from bench.measuring import command
+from bench.measuring.intervals import Pair, of_ratio
+from bench.measuring.rounds import COST
+from bench.measuring.tracers import ROOT, BenchError, Tracer, attached
+from bench.measuring.works import Cpus, WorkerWork, choose_cpus
 from bench.page import machine
-from bench.rounds import COST
-from bench.tracers import ROOT, BenchError, Tracer, attached
-from bench.works import Cpus, WorkerWork, choose_cpus
 
 CLOSE = ("-H", "Connection: close")
 _PATIENCE_S = 5.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from bench import stated
-from bench.intervals import Interval, is_told, of_added, of_mean, of_quotient, of_ratio
+from bench.measuring import stated
+from bench.measuring.intervals import Interval, is_told, of_added, of_mean, of_quotient, of_ratio
+from bench.measuring.rounds import COST, Measured
+from bench.measuring.tracers import AGAIN, FLOOR, NO_TRACING, SSLLATENCY, STOCK
+from bench.measuring.works import BUSY, RATE
 from bench.processes import COUNTS, DEFAULT, EACH, row_name
-from bench.rounds import COST, Measured
-from bench.tracers import AGAIN, FLOOR, NO_TRACING, SSLLATENCY, STOCK
-from bench.works import BUSY, RATE
 from ssllatency.probes.costs import HitCosts
 
 AIM = 0.5  # of what ssllatency.bt adds

@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.live.clients.counted import wrk
 from tests.live.servers.nginx import Nginx
 
-from bench.tracers import OTHER_ENGINES, PROGRAM, Run, Tracer, attached, forget, lacking, stock
-from bench.works import CONNECTIONS, Cpus
+from bench.measuring.tracers import OTHER_ENGINES, PROGRAM, Run, Tracer, attached, forget, lacking, stock
+from bench.measuring.works import CONNECTIONS, Cpus
 from ssllatency.load.matrix.servers.process import free_ports
 
 ROUNDS = 3

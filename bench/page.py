@@ -10,7 +10,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from bench.tracers import ROOT
+from bench.measuring.tracers import ROOT
 
 PAGE = """\
 # What tracing costs
@@ -31,8 +31,8 @@ ratio to no tracing.
 
 ## In a TLS pump
 
-A server and its client in one process over a BIO pair (bench/pump.c): one SSL_read and one SSL_write of 64 bytes in turn,
-{batches.turns:,} turns a batch, the fastest of {batches.number} batches in each of {pump_rounds} rounds. Times are the
+A server and its client in one process over a BIO pair (bench/measuring/pump.c): one SSL_read and one SSL_write of 64 bytes in
+turn, {batches.turns:,} turns a batch, the fastest of {batches.number} batches in each of {pump_rounds} rounds. Times are the
 process' CPU time.
 
 {pump_hits}

@@ -7,7 +7,7 @@ links of its own for each process.
 
 from __future__ import annotations
 
-from bench.tracers import AGAIN, TRACE, Tracer, stock
+from bench.measuring.tracers import AGAIN, TRACE, Tracer, stock
 
 COUNTS = (1, 8, 64, 500)
 MOST_LINKS = 64  # processes with links of their own: the kernel's work to detach them grows with the square of their number

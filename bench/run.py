@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 
-from bench import command, figures, hits, memory, others, page, processes, stated
-from bench.rounds import Effort, Measured, Work, measure
-from bench.tracers import (
+from bench import figures, memory, page, processes
+from bench.measuring import command, hits, others, stated
+from bench.measuring.rounds import Effort, Measured, Work, measure
+from bench.measuring.tracers import (
     AGAIN,
     FLOOR,
     HANDSHAKES,
@@ -43,7 +44,7 @@ from bench.tracers import (
     pricing,
     tracers,
 )
-from bench.works import CONNECTIONS, Batches, Cpus, Pump, PumpWork, WorkerWork, build_pump, choose_cpus, worker
+from bench.measuring.works import CONNECTIONS, Batches, Cpus, Pump, PumpWork, WorkerWork, build_pump, choose_cpus, worker
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
 ENGINES = "Engines"

@@ -29,7 +29,7 @@ def folder_of(which: str, directory: Path) -> Path:
         return Path(found).parent if found else pytest.skip("not installed: bpftrace")
     root = foreign.needed(foreign.second_root())
     if not (root / "usr" / "bin" / "bpftrace").exists():
-        pytest.skip("the Debian 13 root has no bpftrace: run tools/second-root")
+        pytest.skip("the Debian 13 root has no bpftrace: run tools/for-tests/second-root")
     program = directory / "bpftrace"
     program.write_text(_WRAPPER.format(root=shlex.quote(str(root)), libraries=LIBRARIES, loader=_LOADERS[os.uname().machine]))
     program.chmod(0o755)

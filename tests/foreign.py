@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The libraries of other machines that tests look into: where each is, or why it isn't here.
 
-tools/foreign-libraries and tools/second-root make them; nothing is fetched from here. Run as a program, it prints a table of
-what there is.
+tools/for-tests/foreign-libraries and tools/for-tests/second-root make them; nothing is fetched from here. Run as a program,
+it prints a table of what there is.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def _absent(name: str, folder: str) -> Foreign:
     missing = _FOREIGN / f"{folder}.missing"
     if missing.exists():
         return Foreign(None, f"{name} could not be fetched: {missing.read_text().strip()}")
-    return Foreign(None, f"{name} is not here: run tools/foreign-libraries {folder}")
+    return Foreign(None, f"{name} is not here: run tools/for-tests/foreign-libraries {folder}")
 
 
 def second_root() -> Foreign:
     """The root folder of the Debian 13 that has nginx and qatengine of its own."""
     if (_ROOT / "etc" / "ssllatency-root").is_file():
         return Foreign(_ROOT)
-    return Foreign(None, "there is no Debian 13 root: run tools/second-root")
+    return Foreign(None, "there is no Debian 13 root: run tools/for-tests/second-root")
 
 
 def needed(found: Foreign) -> Path:

@@ -62,7 +62,7 @@ def no_guests() -> str:
     """Why no other kernel can be booted here; "" when one can."""
     chosen = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), native_architecture())
     if not any(plan.kernel.release for plan in chosen):
-        return "its kernels haven't been fetched (tools/setup-kernels)"
+        return "its kernels haven't been fetched (tools/for-tests/setup-kernels)"
     return why_not(native_architecture())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.live.servers.nginx import Nginx
 
-from bench.tracers import BenchError
+from bench.measuring.tracers import BenchError
 
 SOURCE = Path(__file__).resolve().with_name("calls.c")
 FUNCTIONS = ("SSL_read", "SSL_write")

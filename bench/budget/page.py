@@ -8,7 +8,7 @@ from statistics import fmean
 
 from bench.budget.own_counts import FUNCTIONS
 from bench.budget.runs import HANDSHAKES, BudgetRun, Estimated
-from bench.intervals import of_mean
+from bench.measuring.intervals import of_mean
 
 PAGE = """\
 # What a budget keeps

@@ -15,11 +15,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from bench import command
 from bench.budget import page
 from bench.budget.runs import BudgetRun, Estimated, Loaded
+from bench.measuring import command
+from bench.measuring.works import CONNECTIONS, choose_cpus
 from bench.page import machine
-from bench.works import CONNECTIONS, choose_cpus
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.servers.nginx import Settings
 
 from bench.budget.own_counts import FUNCTIONS, CountingNginx, OwnCounts, Times, build_calls
-from bench.tracers import PROGRAM, BenchError
-from bench.works import CONNECTIONS, LOAD_S, Cpus, cpu_ns
+from bench.measuring.tracers import PROGRAM, BenchError
+from bench.measuring.works import CONNECTIONS, LOAD_S, Cpus, cpu_ns
 
 HANDSHAKES = 4  # during a run, beside those of the load that are over by then; as often without tracing
 _SETTLE_S = 1.0

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.defaults.servers import Served
-from bench.intervals import Pair
-from bench.tracers import BenchError, Tracer
+from bench.measuring.intervals import Pair
+from bench.measuring.tracers import BenchError, Tracer
 
 SECOND = 1.0
 START, END = "the second it starts in", "the second it ends in"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.live.servers.nginx import Nginx
 
-from bench.rounds import COST, Sample
-from bench.tracers import BenchError, Tracer, attached
-from bench.works import Cpus, copied_libraries, worker
+from bench.measuring.rounds import COST, Sample
+from bench.measuring.tracers import BenchError, Tracer, attached
+from bench.measuring.works import Cpus, copied_libraries, worker
 
 CLIENTS = 8
 P50, P99 = "p50_us", "p99_us"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from bench.defaults.half_load import P50, P99
-from bench.intervals import Interval, Pair, of_mean
-from bench.rounds import COST, Measured
+from bench.measuring.intervals import Interval, Pair, of_mean
+from bench.measuring.rounds import COST, Measured
 
 PAGE = """\
 # What the defaults keep

@@ -28,7 +28,7 @@ from tests.live.clients.counted import TLS_1_3, Client, ClientError
 from tests.live.commands.handshakes import Shakes
 from tests.live.servers.nginx import Nginx, Settings
 
-from bench import command
+from bench.measuring import command
 from bench.page import machine
 
 CLIENTS, PAUSE_S = 4, 0.7

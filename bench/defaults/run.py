@@ -18,14 +18,14 @@ from statistics import fmean
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from bench import command, hits
 from bench.defaults import page, servers
 from bench.defaults.half_load import CLIENTS, HalfLoad
 from bench.defaults.runs import RATE, ServerWork, StrangerWork, commands, some
+from bench.measuring import command, hits
+from bench.measuring.rounds import Effort, Measured, Work, measure
+from bench.measuring.tracers import AGAIN, BenchError, Tracer
+from bench.measuring.works import CONNECTIONS, Cpus, build_pump, choose_cpus
 from bench.page import machine
-from bench.rounds import Effort, Measured, Work, measure
-from bench.tracers import AGAIN, BenchError, Tracer
-from bench.works import CONNECTIONS, Cpus, build_pump, choose_cpus
 
 KEPT, CLOSE = "nginx, kept connections", "nginx, close"
 TURNS = 2_000_000  # of a stranger: as long as the others are looked at

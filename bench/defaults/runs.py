@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from bench.defaults.servers import Served
-from bench.rounds import COST, Sample
-from bench.tracers import AGAIN, PROGRAM, BenchError, Tracer, attached
-from bench.works import Pump
+from bench.measuring.rounds import COST, Sample
+from bench.measuring.tracers import AGAIN, PROGRAM, BenchError, Tracer, attached
+from bench.measuring.works import Pump
 from ssllatency.load.matrix.servers.process import free_ports
 
 SETTLE_S = 0.3

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 
-from bench.tracers import BenchError
-from bench.works import CONNECTIONS, LOAD_S, Cpus, copied_libraries
+from bench.measuring.tracers import BenchError
+from bench.measuring.works import CONNECTIONS, LOAD_S, Cpus, copied_libraries
 from ssllatency.load.matrix.servers.process import free_ports
 
 POSTGRES = Path("/usr/lib/postgresql")

@@ -14,16 +14,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from bench import command, hits
 from bench.defaults import servers
 from bench.defaults.borders import END, START, at_borders
 from bench.defaults.page import kept_pairs
 from bench.defaults.runs import StrangerWork, some
-from bench.intervals import Pair
+from bench.measuring import command, hits
+from bench.measuring.intervals import Pair
+from bench.measuring.rounds import COST, Work
+from bench.measuring.tracers import AGAIN, Tracer
+from bench.measuring.works import WorkerWork, build_pump, choose_cpus, worker
 from bench.page import machine
-from bench.rounds import COST, Work
-from bench.tracers import AGAIN, Tracer
-from bench.works import WorkerWork, build_pump, choose_cpus, worker
 
 CLOSE = ("-H", "Connection: close")
 _STRANGER_TURNS = 500_000  # of a stranger, about as long as the others are looked at

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from bench.intervals import of_mean
+from bench.measuring.intervals import of_mean
+from bench.measuring.tracers import FLOOR, SSLLATENCY
 from bench.profile.samples import USER, by_kind, kind_of
-from bench.tracers import FLOOR, SSLLATENCY
 
 UNTRACED = "no tracing"
 _SHOWN = 16  # symbols

@@ -20,13 +20,13 @@ from statistics import fmean
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from bench import command
+from bench.measuring import command
+from bench.measuring.rounds import COST
+from bench.measuring.tracers import FLOOR, SSLLATENCY, Tracer, attached, tracers
+from bench.measuring.works import WARM_UP, Pump, WorkerWork, build_pump, choose_cpus, worker
 from bench.page import machine
 from bench.profile import page
 from bench.profile.samples import by_symbol, recorded
-from bench.rounds import COST
-from bench.tracers import FLOOR, SSLLATENCY, Tracer, attached, tracers
-from bench.works import WARM_UP, Pump, WorkerWork, build_pump, choose_cpus, worker
 
 _TURNS = 10_000
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.tracers import BenchError
+from bench.measuring.tracers import BenchError
 
 FREQUENCY = 9_999  # samples a second, so that they don't fall in step with the kernel's ticks
 USER = "the process's own code"

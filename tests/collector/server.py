@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Collector that tools/setup-collector builds, on a port of loopback, which passes on what it gets and keeps nothing."""
+"""The Collector that tools/for-tests/setup-collector builds, on a port of loopback: it passes on what it gets."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _TLS = "tls: {{cert_file: {certificate}, key_file: {key}, client_ca_file: {ca}}}
 
 
 def program(name: str) -> Foreign:
-    """The program that tools/setup-collector builds: "collector" or "prometheus"."""
+    """The program that tools/for-tests/setup-collector builds: "collector" or "prometheus"."""
     if (FOLDER / f"{name}.made").exists():
         return Foreign(FOLDER / name / "usr" / "bin" / name)
     missing = FOLDER / f"{name}.missing"
     if missing.exists():
         return Foreign(None, f"{name} could not be built: {missing.read_text().strip()}")
-    return Foreign(None, f"{name} is not here: run tools/setup-collector")
+    return Foreign(None, f"{name} is not here: run tools/for-tests/setup-collector")
 
 
 def needed_collector() -> Path:

@@ -54,7 +54,7 @@ def booted(checkout: Path, request: pytest.FixtureRequest) -> Iterator[Callable[
 
     def wait_for(plan: Plan) -> Ended:
         if plan not in running:
-            pytest.fail(f"there is no kernel {plan.kernel.name}: run tools/setup-kernels {plan.kernel.name}")
+            pytest.fail(f"there is no kernel {plan.kernel.name}: run tools/for-tests/setup-kernels {plan.kernel.name}")
         return running[plan].result()
 
     yield wait_for

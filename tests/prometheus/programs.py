@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Prometheus programs that tests run: where each is, or why it isn't here. tools/setup-prometheus makes them, and
-`tools/setup-collector prometheus` one with an OTLP receiver, instead of a suite's."""
+"""The Prometheus programs that tests run: where each is, or why it isn't here. tools/for-tests/setup-prometheus makes them, and
+`tools/for-tests/setup-collector prometheus` one with an OTLP receiver, instead of a suite's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def program(name: str, suite: str = "sid") -> Foreign:
     missing = FOLDER / f"{suite}.missing"
     if missing.exists():
         return Foreign(None, f"{name} of {suite} could not be had: {missing.read_text().strip()}")
-    return Foreign(None, f"{name} of {suite} is not here: run tools/setup-prometheus")
+    return Foreign(None, f"{name} of {suite} is not here: run tools/for-tests/setup-prometheus")
 
 
 def _folder(suite: str) -> Path:

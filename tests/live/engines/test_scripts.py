@@ -316,7 +316,7 @@ def test_the_engine_on_another_openssl(certificates: Path) -> None:
     """OpenSSL 3.5 in a root of its own, where an SSL * begins with its type."""
     root = TOP / "build" / "trixie"
     if not (root / "etc" / "ssllatency-root").exists():
-        pytest.skip("no second root: tools/second-root makes it")
+        pytest.skip("no second root: tools/for-tests/second-root makes it")
     settings = AsyncSettings(kind="ecdsa", asynchronous=False, groups="P-256")
     with AsyncServer(certificates, settings, root=root) as server:
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real programs of Go with TLS, on the loopback address only, each in a folder of its own and ended with its block: Caddy and
-etcd as Debian ships them, stripped, and the newest Caddy where tools/setup-go has built it."""
+etcd as Debian ships them, stripped, and the newest Caddy where tools/for-tests/setup-go has built it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _program(release: str, name: str) -> Path:
         return foreign.needed(foreign.find(f"{name}-{release}"))
     path = foreign.TOP / "build" / "go" / name
     if not path.is_file():
-        leave_out(f"the newest {name} isn't here: it takes five minutes to build (tools/setup-go {name})")
+        leave_out(f"the newest {name} isn't here: it takes five minutes to build (tools/for-tests/setup-go {name})")
     return path
 
 

@@ -34,7 +34,7 @@ class GoProgram:
         self._name, path = name, BUILT / name
         if not path.is_file():
             missing = path.parent / f"{name}.missing"
-            leave_out(missing.read_text().strip() if missing.is_file() else f"run tools/setup-go {name}")
+            leave_out(missing.read_text().strip() if missing.is_file() else f"run tools/for-tests/setup-go {name}")
         self._process = subprocess.Popen([path, argument], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid
         assert self._process.stdout

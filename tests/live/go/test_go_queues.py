@@ -29,7 +29,7 @@ LATE_S = 0.05
 def server(name: str, spinning: int = 0) -> Iterator[tuple[int, int]]:
     """A server on one processor at a time, with so many goroutines that never wait: its PID and port."""
     if not (BUILT / name).is_file():
-        leave_out(f"run tools/setup-go {name}")
+        leave_out(f"run tools/for-tests/setup-go {name}")
     process = subprocess.Popen(
         [BUILT / name, "busy", str(spinning)],
         stdin=subprocess.PIPE,

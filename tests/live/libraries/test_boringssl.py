@@ -68,7 +68,7 @@ def program(request: pytest.FixtureRequest) -> Path:
     """The server's file."""
     path = BUILT / request.param
     if not path.exists():
-        pytest.skip(f"{request.param} isn't there: run tools/boring-servers")
+        pytest.skip(f"{request.param} isn't there: run tools/for-tests/boring-servers")
     return path
 
 

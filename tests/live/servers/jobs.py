@@ -70,7 +70,7 @@ def lanes(root: Path) -> str:
     """What qatengine in that root can do on this CPU: "engine", "library" or "none", as examples/async-gain/lanes.c says it."""
     file = next(root.glob("usr/lib/*/engines-3/qatengine.so"), None)
     if file is None:
-        pytest.skip(f"there is no qatengine in {root}: run tools/second-root")
+        pytest.skip(f"there is no qatengine in {root}: run tools/for-tests/second-root")
     build("async-gain")
     with tempfile.TemporaryDirectory(prefix="ssllatency-lanes-", dir=root / "tmp") as folder:
         program = shutil.copy(BUILT / "lanes", folder)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench import arrivals
-from bench.intervals import Pair
-from bench.tracers import BenchError
+from bench.measuring.intervals import Pair
+from bench.measuring.tracers import BenchError
 
 
 def test_a_row_has_the_ratio_with_its_bounds() -> None:

@@ -10,7 +10,7 @@ import pytest
 from bench.budget.own_counts import FUNCTIONS, OwnCounts, Times
 from bench.budget.page import render
 from bench.budget.runs import BudgetRun, Estimated
-from bench.tracers import BenchError
+from bench.measuring.tracers import BenchError
 
 GOOD = Estimated((1.001, 0.995, 1.007), (20_000, 0.0, 25_000), 15_000)
 MISSED = Estimated((0.9, 0.85, 0.95), (20_000, 18_000, 25_000), 15_000)

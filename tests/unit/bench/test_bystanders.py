@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.others import sentence, tracing
+from bench.measuring.others import sentence, tracing
 
 
 def process(proc: Path, pid: int, **links: str) -> None:

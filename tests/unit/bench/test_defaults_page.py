@@ -14,9 +14,9 @@ from bench.defaults.page import half_table, kept_table
 from bench.defaults.runs import commands, some
 from bench.defaults.servers import transactions
 from bench.defaults.turns import in_turns, make_page
-from bench.intervals import Pair
-from bench.rounds import COST, Measured, Sample, Visit
-from bench.tracers import AGAIN, BenchError, Tracer
+from bench.measuring.intervals import Pair
+from bench.measuring.rounds import COST, Measured, Sample, Visit
+from bench.measuring.tracers import AGAIN, BenchError, Tracer
 
 
 def measured(**traced: list[float]) -> Measured:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from bench.export import FORMATS, Results, page
+from bench.fleet.export import FORMATS, Results, page
 
 
 def results() -> Results:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench import figures, hits, stated
+from bench import figures
+from bench.measuring import hits, stated
+from bench.measuring.rounds import COST, Measured, Visit
+from bench.measuring.tracers import AGAIN, FLOOR, SSLLATENCY, STOCK, count_in_bpftrace_output, count_in_document
+from bench.measuring.works import BUSY, RATE
 from bench.processes import DEFAULT, EACH, growing, row_name
-from bench.rounds import COST, Measured, Visit
-from bench.tracers import AGAIN, FLOOR, SSLLATENCY, STOCK, count_in_bpftrace_output, count_in_document
-from bench.works import BUSY, RATE
 from ssllatency.probes.costs import HitCosts
 
 ENGINE = "ssllatency --engine bcc"

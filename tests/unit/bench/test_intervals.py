@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bench.intervals import Interval, Pair, is_told, of_added, of_mean, of_quotient, of_ratio
+from bench.measuring.intervals import Interval, Pair, is_told, of_added, of_mean, of_quotient, of_ratio
 
 DRAWS = 1500
 

@@ -7,11 +7,12 @@ import re
 
 import pytest
 
-from bench import hits, page, run
+from bench import page, run
+from bench.measuring import hits
+from bench.measuring.rounds import COST, Measured, Visit
+from bench.measuring.tracers import AGAIN, FLOOR, HANDSHAKES, SNOOP, SSLLATENCY, STOCK, Tracer, pricing
+from bench.measuring.works import BUSY, RATE
 from bench.processes import growing
-from bench.rounds import COST, Measured, Visit
-from bench.tracers import AGAIN, FLOOR, HANDSHAKES, SNOOP, SSLLATENCY, STOCK, Tracer, pricing
-from bench.works import BUSY, RATE
 from ssllatency.probes.costs import HitCosts
 
 NAMES = (AGAIN, FLOOR, SSLLATENCY, HANDSHAKES, SNOOP, STOCK)

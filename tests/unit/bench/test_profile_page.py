@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from bench.measuring.tracers import FLOOR, SSLLATENCY
 from bench.profile import samples
 from bench.profile.page import UNTRACED, Profile, render
-from bench.tracers import FLOOR, SSLLATENCY
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from bench.intervals import Pair, of_ratio
-from bench.rounds import COST, Effort, Measured, Sample, Visit, measure
-from bench.tracers import Tracer, UnusableRun
+from bench.measuring.intervals import Pair, of_ratio
+from bench.measuring.rounds import COST, Effort, Measured, Sample, Visit, measure
+from bench.measuring.tracers import Tracer, UnusableRun
 
 TRACERS = [Tracer(name) for name in ("a", "b", "c", "d")]
 FACTORS = {"a": 1.0, "b": 1.2, "c": 2.0, "d": 5.0}

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench import stated
-from bench.rounds import COST, Visit
-from bench.stated import PER_CALL, SHARE, StatedCost, stated_cost
+from bench.measuring import stated
+from bench.measuring.rounds import COST, Visit
+from bench.measuring.stated import PER_CALL, SHARE, StatedCost, stated_cost
 from ssllatency.model.cost import TracingCost
 from ssllatency.reports.documents.cost import cost_fields
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-BUILT = Path(__file__).resolve().parents[3] / "tools/built"
+BUILT = Path(__file__).resolve().parents[3] / "tools/for-tests/built"
 
 
 def built(verb: str, file: Path, inputs: str, cache: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.prometheus.programs import needed_program
 
-from bench.fleet import simulated
+from bench.fleet.fleet import simulated
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ class Place:
 
 
 def of_corpus() -> Iterator[Place]:
-    """What the manifest is made of: what `make corpus` has fetched, and the programs that tools/boring-servers has built."""
+    """The places of the manifest: what `make corpus` has fetched, and programs by tools/for-tests/boring-servers."""
     for said in sorted(CORPUS.glob("*/origin")):
         origin = said.read_text().strip()
         for path in _elf_files(said.parent):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handshake plans of real libraries: this machine's, and those that tools/foreign-libraries brings."""
+"""Handshake plans of real libraries: this machine's, and those that tools/for-tests/foreign-libraries brings."""
 
 from __future__ import annotations
 

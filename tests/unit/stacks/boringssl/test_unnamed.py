@@ -43,7 +43,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return path
     path = BUILT / str(request.param)
     if not path.exists():
-        pytest.skip(f"{request.param} isn't there: run tools/boring-servers")
+        pytest.skip(f"{request.param} isn't there: run tools/for-tests/boring-servers")
     return path
 
 

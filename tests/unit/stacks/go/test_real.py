@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read and planned of real Go executables: those of tools/setup-go, which also builds others that are then read here,
-and the OpenTelemetry Collector of tools/setup-collector, a large one."""
+"""Plans of real Go executables: those of tools/for-tests/setup-go, which also builds others that are read here then, and the
+OpenTelemetry Collector of tools/for-tests/setup-collector, a large one."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def program(name: str) -> Program:
     path = COLLECTOR if name == "collector" else BUILT / name
     if not path.is_file():
         missing = path.parent / f"{name}.missing"
-        reason = missing.read_text().strip() if missing.is_file() else f"run tools/setup-go {name}"
-        pytest.skip(f"{name} isn't here: {reason}" if name != "collector" else "no collector: run tools/setup-collector")
+        reason = missing.read_text().strip() if missing.is_file() else f"run tools/for-tests/setup-go {name}"
+        pytest.skip(
+            f"{name} isn't here: {reason}" if name != "collector" else "no collector: run tools/for-tests/setup-collector"
+        )
     return Program(Image.open(path))
 
 

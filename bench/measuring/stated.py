@@ -14,8 +14,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.intervals import Interval, of_mean, of_quotient
-from bench.rounds import COST, Visit
+from bench.measuring.intervals import Interval, of_mean, of_quotient
+from bench.measuring.rounds import COST, Visit
 
 PER_CALL, SHARE = "stated ns a call", "stated share"
 AIM = 0.2  # what is stated is to be right to within this part of it

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from bench.intervals import Pair, of_ratio
-from bench.tracers import Tracer, UnusableRun
+from bench.measuring.intervals import Pair, of_ratio
+from bench.measuring.tracers import Tracer, UnusableRun
 
 Sample = Mapping[str, float]  # a quantity's name to its value
 ATTEMPTS = 3  # at a measurement of a tracer

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ssllatency.engines import doctor
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ATTACH_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 PAUSE_S = 0.5  # about what attaching takes

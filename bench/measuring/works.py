@@ -25,9 +25,9 @@ from tests import machine
 from tests.live.clients.counted import ClientError
 from tests.live.servers.nginx import Nginx, Settings
 
-from bench.rounds import COST, Sample
-from bench.stated import PER_CALL, SHARE, stated_cost
-from bench.tracers import BenchError, Run, Tracer, UnusableRun, attached
+from bench.measuring.rounds import COST, Sample
+from bench.measuring.stated import PER_CALL, SHARE, stated_cost
+from bench.measuring.tracers import BenchError, Run, Tracer, UnusableRun, attached
 
 SOURCE = Path(__file__).resolve().with_name("pump.c")
 CALLS_A_TURN = 2  # one SSL_read and one SSL_write
@@ -65,7 +65,7 @@ def build_pump(directory: Path) -> Path:
     command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE), "-lssl", "-lcrypto", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BenchError(f"bench/pump.c does not compile (apt-get install gcc libssl-dev): {done.stderr[-500:]}")
+        raise BenchError(f"bench/measuring/pump.c does not compile (apt-get install gcc libssl-dev): {done.stderr[-500:]}")
     return program
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.live.clients.counted import ClientError
 from tests.live.servers.nginx import ServerError
 
-from bench.tracers import BenchError
+from bench.measuring.tracers import BenchError
 
 
 def run(make_page: Callable[[], str], output: Path | None, target: str) -> int:

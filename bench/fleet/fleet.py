@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet in simulation: hosts that replay recordings, all of them in this one process, scraped by one real Prometheus.
 
-    build/venv/bin/python bench/fleet.py [--hosts 200] [--loops 8] [--interval 2]
+    build/venv/bin/python bench/fleet/fleet.py [--hosts 200] [--loops 8] [--interval 2]
 
 Each host's recording is made up from its own seed: other numbers of handshakes, other times. What Prometheus then says of the
 fleet is compared with what `ssllatency merge` says of the same recordings, bucket by bucket. What the fleet has cost Prometheus
@@ -24,8 +24,8 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from tests.measured.handshakes import handshakes_of
 from tests.measured.recordings import interval_of
@@ -46,7 +46,7 @@ from ssllatency.model.snapshot import Target
 from ssllatency.output import recordings
 from ssllatency.reports.documents.recording import to_lines
 
-TOP = Path(__file__).resolve().parents[1]
+TOP = Path(__file__).resolve().parents[2]
 INTERVALS = 12  # of each recording
 OF_THE_FLEET = 'sum(ssllatency_handshake_duration_seconds{outcome="success"})'
 A_DAY_S, A_SCRAPE_S, A_BLOCK_S = 86400, 15, 7200

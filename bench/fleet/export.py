@@ -25,14 +25,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.commands.export import Export
 from tests.live.servers.nginx import Nginx, Settings
 
-from bench import command
+from bench.measuring import command
 from bench.memory import kernel_bytes, own_bytes, perf_buffer_bytes, proportional_bytes, resident_bytes
 from bench.page import machine
 from ssllatency.engines.clock import process_clock_ns
