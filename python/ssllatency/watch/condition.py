@@ -73,11 +73,6 @@ class Condition:
         """All of them, each once, in their order."""
         return tuple(dict.fromkeys(comparison for chain in self.alternatives for comparison in chain))
 
-    @property
-    def longest_s(self) -> float:
-        """The longest time that a comparison is about."""
-        return max((comparison.over_s or 0.0 for comparison in self.comparisons), default=0.0)
-
     def verdict(self, values: Mapping[Threshold, float | None]) -> tuple[ThresholdValue, ...]:
         """The readings of the first alternative that holds; () where none does."""
         for chain in self.alternatives:

@@ -59,7 +59,7 @@ def _point(family: Family, point: Point, *, open_metrics: bool) -> Iterator[str]
     if isinstance(point.value, Distribution):
         yield from _histogram(name, written, point.value)
     else:
-        yield f"{name}{_in_braces(written)} {_number(point.value)}"
+        yield f"{name}{_in_braces(written)} {point.value!r}"
     if open_metrics and family.kind is not MetricKind.GAUGE:
         yield f"{_base(family, open_metrics=True)}_created{_in_braces(written)} {point.since_s!r}"
 
@@ -70,7 +70,7 @@ def _histogram(name: str, written: str, value: Distribution) -> Iterator[str]:
         yield f"{begin}{bound}{count}"
     yield f'{begin}+Inf"}} {value.buckets.count}'
     yield f"{name}_count{_in_braces(written)} {value.buckets.count}"
-    yield f"{name}_sum{_in_braces(written)} {_number(value.total_ns / 1e9)}"
+    yield f"{name}_sum{_in_braces(written)} {value.total_ns / 1e9!r}"
 
 
 def cumulated(buckets: ExponentialHistogram) -> list[int]:
@@ -93,7 +93,3 @@ def _labels(pairs: Labels) -> str:
 
 def _in_braces(written: str) -> str:
     return f"{{{written}}}" if written else ""
-
-
-def _number(value: float) -> str:
-    return repr(value)

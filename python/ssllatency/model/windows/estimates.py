@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -137,7 +137,7 @@ def _percentile(q: float, key: Function, chains: Sequence[Chain]) -> Interval | 
     """The quantile's bucket, each window's calls weighted by what it stands for; its bounds by the part that lies beyond it. Of
     processes that are slower in windows only the upper bound is known."""
     weighted: dict[int, float] = {}
-    for stratum in _all(chains):
+    for stratum in itertools.chain.from_iterable(chains):
         for bucket, count in stratum.calls.get(key, {}).items():
             weighted[bucket] = weighted.get(bucket, 0.0) + count * stratum.length_s / stratum.watched_s
     whole = sum(weighted.values())
@@ -159,11 +159,6 @@ def _beyond(middle: int, part: float, key: Function, chain: Chain) -> _Total:
     in_windows = [stratum.calls.get(key, {}) for stratum in chain]
     beyond = [sum(count for bucket, count in calls.items() if bucket > middle) for calls in in_windows]
     return _total([number - part * sum(calls.values()) for number, calls in zip(beyond, in_windows, strict=True)], chain)
-
-
-def _all(chains: Sequence[Chain]) -> Iterator[Stratum]:
-    """The strata of all."""
-    return itertools.chain.from_iterable(chains)
 
 
 def _bucket_at(weighted: Mapping[int, float], rank: float) -> int:

@@ -37,11 +37,6 @@ class BuildInfo:
         prefix = f"build\t{name}="
         return next((line.removeprefix(prefix) for line in self.lines if line.startswith(prefix)), "")
 
-    def module_version(self, path: str) -> str:
-        """The version of the module at `path`, of the program's own as well; "" where it isn't in it."""
-        words = (line.split("\t") for line in self.lines)
-        return next((line[2] for line in words if len(line) > 2 and line[0] in ("mod", "dep") and line[1] == path), "")
-
 
 def build_info(data: Data) -> BuildInfo | None:
     """The build information; None where there is none, without texts where Go was older than 1.18. ElfError where it is
