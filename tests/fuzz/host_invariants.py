@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold of what a host's processes and the network say: the paths of control groups, the files of processes and of
-container runtimes, what a Prometheus answers, the headers of requests, and what one of our processes tells the other. The
-seeds are beside them, as they are short."""
+container runtimes, what a JVM recorded, what a Prometheus answers, the headers of requests, and what one of our processes tells
+the other. The seeds are beside them, as they are short."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,7 +24,12 @@ from ssllatency.export.serve.host_names import may_ask
 from ssllatency.export.serve.negotiation import chosen
 from ssllatency.export.services import Services
 from ssllatency.model.histogram import ExponentialHistogram, Grid, bucket_bounds
+from ssllatency.model.snapshot import Snapshot
 from ssllatency.prometheus.samples import series_of
+from ssllatency.reports.documents import document
+from ssllatency.reports.documents.fields import DocumentField
+from ssllatency.reports.documents.flight_recorder import read_recording
+from ssllatency.reports.text import flight_recorder as flight_recorder_text
 from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.containers.service import owner_of, service_in, unit_of
@@ -32,6 +38,8 @@ from ssllatency.targets.maps import parse_maps, shown_path
 from ssllatency.targets.processes import process_of
 from ssllatency.targets.sockets.listening import blocks, whole_table
 from ssllatency.targets.sockets.sock_diag import listen_overflows, sockets_of
+from ssllatency.tracing.jfr.summary import summary
+from tests.fixtures import flight_recording
 
 _LONGEST_LABEL = 250
 _ID = "3f" * 32
@@ -40,6 +48,7 @@ _READERS: tuple[Callable[[str], object], ...] = (
     *(options.linear_range, options.budget, options.labels, options.peer_prefix, options.who, options.room),
 )
 _SERVICES = Services()
+_MOST_KINDS = 65  # of a JVM's handshakes or exceptions, the last of which are all others
 
 
 def check_cgroup(data: bytes) -> None:
@@ -248,3 +257,25 @@ def frames() -> list[bytes]:
     distribution = Distribution(30, ExponentialHistogram((1, 2), 3, 0, 1))
     points = (Point("a", (("service", "x"),), 3, 1.0), Point("b", (), distribution, 1.0))
     return [Frames().frame(Reading("host", 60.0, points, (("a", (("service", "y"),)),)))]
+
+
+def check_flight_recording(data: bytes) -> None:
+    """Of what a JVM recorded: a bounded account of it, which is told to the process that reports it as it is, and in a report
+    and a document that do nothing to a terminal; or a ValueError."""
+    for timed in (False, True):
+        try:
+            found = summary(data, 17, "25.0.3", flight_recording.STARTED_NS, timed=timed)
+        except ValueError:
+            return
+        assert len(found.negotiated) <= _MOST_KINDS
+        assert len(found.thrown or ()) <= _MOST_KINDS
+        assert read_recording(DocumentField(json.loads(json.dumps(asdict(found))))) == found
+        snapshot = Snapshot("web1", "6.1.0", "jfr", "2030-01-31T12:00:00Z", 2.0, (), (), flight_recordings=(found,))
+        assert document.from_json(document.to_json(snapshot)) == snapshot
+        report = flight_recorder_text.render(snapshot)
+        assert all(line.isascii() and line.isprintable() for line in report.split("\n"))
+
+
+def flight_recordings() -> list[bytes]:
+    """One of two chunks, and one with values of each kind."""
+    return [flight_recording.recording() + flight_recording.chunk(), flight_recording.odd_recording()]

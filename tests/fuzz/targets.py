@@ -109,6 +109,7 @@ _HOST = {
     "header": Target(partial(_of, host_invariants.check_header, host_invariants.headers), 30_000, 1 << 8),
     "request": Target(partial(_of, network_invariants.check_requests, network_invariants.requests), 5_000, 1 << 10),
     "frame": Target(partial(_of, host_invariants.check_frame, host_invariants.frames), 40_000, 1 << 10),
+    "flight": Target(partial(_of, host_invariants.check_flight_recording, host_invariants.flight_recordings), 1_000, 1 << 12),
 }
 # Bytes that choose what is changed in a good document.
 _VALUES = {

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import socket
-import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from tests.fixtures.flight_recording import (
+    SHAKE,
+    STARTED_NS,
+    STRING,
+    THROWN,
+    TYPES,
+    chunk,
+    constants,
+    number,
+    odd_recording,
+    recording,
+    shake,
+    sized,
+    text,
+)
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.flight_recorder import FlightRecording, Negotiated, Thrown, read_recording
@@ -24,118 +38,6 @@ from ssllatency.reports.text.flight_recorder import render
 from ssllatency.tracing.jfr.attach import Jvm, command, open_jvm
 from ssllatency.tracing.jfr.recording import HelperField
 from ssllatency.tracing.jfr.summary import settings, summary, times_methods, times_ours
-
-INT, LONG, STRING, SYMBOL, CLASS, METHOD, SHAKE, TIMING, THROWN = range(10, 19)
-HEADER = 68
-STARTED_NS = 10**18
-
-
-def number(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    pieces = bytearray()
-    for _ in range(8):
-        if value < 0x80:
-            return bytes(pieces) + bytes([value])
-        pieces.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(pieces) + bytes([value])
-
-
-def text(value: str) -> bytes:
-    return b"\3" + number(len(value.encode())) + value.encode()
-
-
-def sized(body: bytes) -> bytes:
-    """With the size before it, in four bytes as the JVM writes it."""
-    size = len(body) + 4
-    return bytes([size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14 & 0x7F | 0x80, size >> 21]) + body
-
-
-CLASSES: dict[int, tuple[str, list[tuple[str, int, bool]]]] = {
-    INT: ("int", []),
-    LONG: ("long", []),
-    STRING: ("java.lang.String", []),
-    SYMBOL: ("jdk.types.Symbol", [("string", STRING, False)]),
-    CLASS: ("java.lang.Class", [("name", SYMBOL, True)]),
-    METHOD: ("jdk.types.Method", [("type", CLASS, True), ("name", SYMBOL, True), ("descriptor", SYMBOL, True)]),
-    SHAKE: (
-        "jdk.TLSHandshake",
-        [(name, STRING, False) for name in ("peerHost", "protocolVersion", "cipherSuite")],
-    ),
-    TIMING: (
-        "jdk.MethodTiming",
-        [("method", METHOD, True), *((name, LONG, False) for name in ("invocations", "minimum", "average", "maximum"))],
-    ),
-    THROWN: ("jdk.JavaExceptionThrow", [("message", STRING, False), ("thrownClass", CLASS, True)]),
-}
-
-
-def metadata() -> bytes:
-    strings: list[str] = []
-
-    def index(word: str) -> bytes:
-        if word not in strings:
-            strings.append(word)
-        return number(strings.index(word))
-
-    def element(name: str, attributes: dict[str, str], children: list[bytes]) -> bytes:
-        words = [index(word) for pair in attributes.items() for word in pair]
-        return index(name) + number(len(attributes)) + b"".join(words) + number(len(children)) + b"".join(children)
-
-    described = []
-    for key, (name, fields) in CLASSES.items():
-        children = [
-            element("field", {"name": field, "class": str(kind), **({"constantPool": "true"} if constant else {})}, [])
-            for field, kind, constant in fields
-        ]
-        described.append(element("class", {"name": name, "id": str(key)}, children))
-    root = element("root", {}, [element("metadata", {}, described)])
-    return sized(number(0) * 4 + number(len(strings)) + b"".join(map(text, strings)) + root)
-
-
-def constants(pools: dict[int, dict[int, bytes]]) -> bytes:
-    body = number(1) + number(0) * 3 + b"\1" + number(len(pools))
-    for kind, values in pools.items():
-        body += number(kind) + number(len(values)) + b"".join(number(key) + value for key, value in values.items())
-    return sized(body)
-
-
-def chunk(*parts: bytes, start_ns: int = STARTED_NS) -> bytes:
-    body, described = b"".join(parts), metadata()
-    size = HEADER + len(body) + len(described)
-    header = struct.pack(">4sHHQQQQQQQI", b"FLR\0", 2, 1, size, HEADER, HEADER + len(body), start_ns, 0, 0, 10**9, 1)
-    return header + body + described
-
-
-def shake(version: str, cipher: str = "TLS_A", host: str = "10.0.0.1") -> bytes:
-    return sized(number(SHAKE) + text(host) + text(version) + text(cipher))
-
-
-def recording() -> bytes:
-    symbols = {
-        1: text("sun/security/ssl/Alert"),
-        2: text("createSSLException"),
-        3: text("(Ljava/lang/String;Ljava/lang/Throwable;)Ljavax/net/ssl/SSLException;"),
-        4: text("javax/net/ssl/SSLHandshakeException"),
-        5: text("java/io/IOException"),
-        6: text("sun/security/ssl/KAKeyDerivation"),
-        7: text("deriveKey"),
-    }
-    pools = {
-        SYMBOL: symbols,
-        CLASS: {key: number(key) for key in (1, 4, 5, 6)},
-        METHOD: {1: number(1) + number(2) + number(3), 2: number(6) + number(7) + number(3)},
-    }
-    return chunk(
-        constants(pools),
-        shake("TLSv1.3"),
-        shake("TLSv1.3", host="10.0.0.2"),
-        shake("TLSv1.2", "TLS_\x1b[31mB"),
-        sized(number(TIMING) + number(1) + number(2) + b"".join(map(number, (5, 6, 7)))),
-        sized(number(TIMING) + number(2) + number(3) + b"".join(map(number, (1000, 2000, 4000)))),
-        sized(number(THROWN) + text("no cipher suites in common") + number(4)),
-        sized(number(THROWN) + text("a secret of the application's") + number(5)),
-    )
 
 
 def read(data: bytes, *, timed: bool = True) -> FlightRecording:
@@ -185,6 +87,32 @@ def test_damaged_recordings_are_refused_and_bounded() -> None:
         except ValueError:
             continue
         assert len(told.negotiated) <= 65
+
+
+def test_texts_come_in_many_encodings_and_losses_add_up() -> None:
+    told = read(odd_recording())
+    assert told.negotiated == (Negotiated("TLSv1.2", "T\xe9S", 1), Negotiated("T\ufffd", "", 1))
+    assert (told.lost_bytes, told.methods) == (4096, ())
+
+
+def test_constants_that_refer_to_one_another_take_no_time() -> None:
+    """Each of 40 fields is the constant itself."""
+    node = 20
+    types = {**TYPES, node: ("java.lang.Class", [(f"name{place}", node, True) for place in range(40)])}
+    types[THROWN] = ("jdk.JavaExceptionThrow", [("message", STRING, False), ("thrownClass", node, True)])
+    event = sized(number(THROWN) + text("so it goes") + number(1))
+    told = read(chunk(constants({node: {1: number(1) * 40}}), event, types=types))
+    assert told.thrown == ()
+
+
+def test_values_without_bytes_are_refused() -> None:
+    """Else a few bytes would be millions of them."""
+    none, row = 20, 21
+    types = {**TYPES, none: ("none", []), row: ("row", [("ones[]", none, False)])}
+    types[SHAKE] = ("jdk.TLSHandshake", [("rows[]", row, False)])
+    event = sized(number(SHAKE) + number(1000) + number(60_000) * 1000 + bytes(60_000))
+    with pytest.raises(ValueError, match="takes no bytes"):
+        read(chunk(event, types=types))
 
 
 def test_many_kinds_are_folded() -> None:

@@ -3,14 +3,15 @@
 
 A file is a row of chunks, each with metadata (which events there are, and their fields), constants that the fields refer to by
 number, and events. Integers are LEB128, unless they are in the header of a chunk. Nothing is trusted: each length is checked
-against the bytes that are left; how much time and memory reading may take is for the caller to bound.
+against the bytes that are left, each value takes a byte at least, and constants, which may refer to one another, are looked up
+only when they are asked for: so time and memory grow with the file alone, and bounding them is for the caller.
 """
 
 from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +20,36 @@ _METADATA, _CHECKPOINT = 0, 1
 _STRING, _FLOATS = "java.lang.String", {"float": struct.Struct(">f"), "double": struct.Struct(">d")}
 _BYTES, _NUMBERS = ("boolean", "byte"), ("char", "short", "int", "long")
 _MOST_DEPTH = 16  # of values within values
+_MOST_REFERENCES = 4  # from one to the next, until there is a value
 _LONG_MIN = -(1 << 63)
 _LATIN, _UTF_16 = codecs.lookup("latin-1"), codecs.lookup("utf-16-le")  # loaded here: a confined reader opens no file
 
 
+class Fields:
+    """The values of an event, or of a structure within it."""
+
+    def __init__(self, values: Mapping[str, Any], constants: Mapping[tuple[int, int], Any]) -> None:
+        self._values, self._constants = values, constants
+
+    def get(self, name: str) -> str | int | float | Fields | None:
+        """The field of this name: None as well for a list, for a constant that isn't there, and for one that is a row of
+        references."""
+        value = self._values.get(name)
+        for _ in range(_MOST_REFERENCES):
+            if not isinstance(value, _Constant):
+                break
+            value = self._constants.get((value.type, value.key))
+        if isinstance(value, dict):
+            return Fields(value, self._constants)
+        return value if isinstance(value, str | int | float) else None
+
+
 @dataclass(frozen=True)
 class Event:
-    """An event of a chunk: its fields by name; a number, a text, None, or for a structure a dictionary of these."""
+    """An event of a chunk."""
 
     name: str
-    fields: dict[str, Any]
+    fields: Fields
 
 
 @dataclass(frozen=True)
@@ -169,7 +190,7 @@ class _Reader:
         found = []
         for number, place in places:
             known = self._classes[number]
-            found.append(Event(known.name, self._resolved(self._structure(known, place, 0), 0)))
+            found.append(Event(known.name, Fields(self._structure(known, place, 0), self._constants)))
         return found
 
     def _parts(self) -> Iterator[tuple[int, _Bytes]]:
@@ -226,17 +247,9 @@ class _Reader:
         if known.name in _FLOATS:
             form = _FLOATS[known.name]
             return form.unpack(place.piece(form.size))[0]
+        if not known.fields:
+            raise ValueError("a value takes no bytes")
         return self._structure(known, place, depth + 1)
-
-    def _resolved(self, value: Any, depth: int) -> Any:
-        """The value with its constants; None for what lies too deep, as callers of callers do."""
-        if depth > _MOST_DEPTH:
-            return None
-        if isinstance(value, _Constant):
-            return self._resolved(self._constants.get((value.type, value.key)), depth + 1)
-        if isinstance(value, dict):
-            return {name: self._resolved(one, depth + 1) for name, one in value.items() if not isinstance(one, list)}
-        return None if isinstance(value, list) else value
 
 
 def _classes(place: _Bytes) -> dict[int, _Class]:

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ssllatency.model.flight_recorder import FlightRecording, Negotiated, Thrown, TimedMethod
-from ssllatency.tracing.jfr.chunks import Chunk, Event, read_chunks
+from ssllatency.tracing.jfr.chunks import Chunk, Event, Fields, read_chunks
 
 _MOST_ROWS, _MOST_PEERS, _LONGEST = 64, 65536, 200
 _UNVERIFIED = "SSLPeerUnverifiedException"  # which each handshake throws whose peer has no certificate
@@ -83,7 +82,7 @@ class _Timing:
     """The event that tells of most invocations of a method: they are counted on from chunk to chunk."""
 
     invocations: int
-    fields: Mapping[str, Any]
+    fields: Fields
     chunk: Chunk
 
 
@@ -134,14 +133,14 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 63 else 0
 
 
-def _symbol(value: Any, *path: str) -> str:
+def _symbol(value: object, *path: str) -> str:
     """The text of a class's or a method's name, which is a constant of its own."""
     for name in (*path, "string"):
-        value = value.get(name) if isinstance(value, dict) else None
+        value = value.get(name) if isinstance(value, Fields) else None
     return value if isinstance(value, str) else ""
 
 
-def _add_thrown(thrown: Counter[tuple[str, str]], fields: Mapping[str, Any]) -> None:
+def _add_thrown(thrown: Counter[tuple[str, str]], fields: Fields) -> None:
     package, _, name = _symbol(fields, "thrownClass", "name").rpartition("/")
     if package == "javax/net/ssl" and name != _UNVERIFIED:
         _add(thrown, name[:_LONGEST], _text(fields.get("message")))
