@@ -51,6 +51,20 @@ static __always_inline void read_go_server_name(__u64 ssl, const struct ssll_lib
 		set_label(labels, SSLL_LABEL_SNI, 0);
 }
 
+/* The same where it ends in a zero byte. A client's connection has the name that it asks for elsewhere. */
+static __always_inline void read_name_in_one_place(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+{
+	bool server = false;
+	__u64 name = 0;
+
+	if (!read_side(ssl, library, &server) || !server || !read_place(ssl, library, SSLL_PLACE_OF_SERVER_NAME, &name))
+		return;
+	if (name)
+		set_text(labels, SSLL_LABEL_SNI, number_of_string(name, SSLL_TEXT_KIND_SERVER_NAME));
+	else if (has_read_hello(labels))
+		set_label(labels, SSLL_LABEL_SNI, 0);
+}
+
 /*
  * The name that the client asked for, where SSL_get_servername looks for it. In a session that is resumed before TLS 1.3 it is
  * there only if the application has accepted it, so that what isn't there isn't known.
@@ -62,6 +76,10 @@ static __always_inline void read_server_name(__u64 ssl, const struct ssll_librar
 
 	if (keeps_server_name(library)) {
 		read_go_server_name(ssl, library, labels);
+		return;
+	}
+	if (keeps_name_in_one_place(library)) {
+		read_name_in_one_place(ssl, library, labels);
 		return;
 	}
 	if (!library->paths[SSLL_PLACE_OF_SERVER_NAME_SESSION].length || !is_known(labels, SSLL_LABEL_RESUMED) ||

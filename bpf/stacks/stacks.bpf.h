@@ -102,6 +102,12 @@ static __always_inline bool keeps_server_name(const struct ssll_library *library
 	return library->stack == SSLL_STACK_GO;
 }
 
+/* Whether a server's connection has the name that the client asked for in one place, whether a session is resumed or not. */
+static __always_inline bool keeps_name_in_one_place(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_BORINGSSL;
+}
+
 /* Whether what a connection reads from and writes to may be a socket, as far as its type tells. */
 static __always_inline bool may_be_socket(__u64 ssl, const struct ssll_library *library)
 {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.phases import Callee, ErrorFunction, MissingPart, Offer, Phase, Transport
+from ssllatency.stacks.phases import Callee, ErrorFunction, MissingPart, Offer, Phase, PhaseFunction, Transport
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -325,6 +325,10 @@ class Stack(Implementation):
         from ssllatency.stacks.handshake_code import HandshakeCode
 
         return HandshakeCode(image, bodies, self.callees, self.transport)
+
+    def phase_functions(self, image: Image) -> Sequence[PhaseFunction]:  # noqa: ARG002
+        """The functions that are phases as a whole, beside the calls that handshake_code() finds."""
+        return ()
 
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """The function that all handshakes go through, in whatever call; None where the library has none. Unplannable where it

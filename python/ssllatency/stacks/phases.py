@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Function
 
 
 class Phase(StrEnum):
@@ -53,6 +57,14 @@ class CallSite:
 
     callee: Callee
     address: int
+
+
+@dataclass(frozen=True)
+class PhaseFunction:
+    """A function that is a phase from its entry to its exits, wherever the library calls it."""
+
+    phase: Phase
+    function: Function
 
 
 class ErrorKind(StrEnum):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of gRPC, run as a program: CHANNELS connections to an etcd, one after the other, each with CALLS calls.
+"""A client of gRPC, run as a program: CHANNELS connections to an etcd, one after the other, each with CALLS calls; to any
+server without.
 
 The arguments: the port, the file with the server's certificate, CHANNELS and CALLS.
 """
@@ -19,6 +20,7 @@ def call(target: str, certificate: bytes, calls: int) -> None:
     # Of the same arguments it would make one connection for all channels.
     options = (("grpc.use_local_subchannel_pool", 1), ("grpc.ssl_target_name_override", "localhost"))
     with grpc.secure_channel(target, grpc.ssl_channel_credentials(certificate), options) as channel:
+        grpc.channel_ready_future(channel).result(timeout=20)
         ask = channel.unary_unary("/etcdserverpb.KV/Range")
         for _ in range(calls):
             ask(_RANGE, timeout=20, wait_for_ready=True)

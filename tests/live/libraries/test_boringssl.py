@@ -108,6 +108,11 @@ def assert_labelled_like(singles: list[Shake], exchanges: list[Exchange]) -> Non
     ]
 
 
+def phases_of(singles: list[Shake]) -> list[set[str]]:
+    """What each was seen to do."""
+    return [single["parts_ns"].keys() & {"private_key", "key_exchange", "peer_verification"} for single in singles]
+
+
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     pair = make_certificate(kind, certificates)
@@ -120,7 +125,7 @@ def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     assert (calls["SSL_accept"]["success"], calls["SSL_read"]["success"], calls["SSL_write"]["success"]) == (10, 40, 40)
     assert_told_like(trace.document, calls)
     assert endings(shakes.document) == {"success": 10}
-    assert all("private_key" in single["parts_ns"] for single in shakes.singles)
+    assert phases_of(shakes.singles) == 10 * [{"private_key", "key_exchange"}]
     assert_labelled_like(shakes.singles, exchanges)
     assert_books(shakes)
 
@@ -142,6 +147,8 @@ def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path, engi
     assert_told_like(trace.document, calls)
     assert endings(shakes.document) == {"success": 10}
     assert all("wait_application" in single["parts_ns"] for single in shakes.singles)
+    # The key is elsewhere, so that nothing is signed within a call.
+    assert phases_of(shakes.singles) == 10 * [{"key_exchange", "peer_verification"}]
     assert_books(shakes)
 
 
@@ -175,7 +182,7 @@ def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
         assert server.calls()["SSL_accept"]["success"] == 5
     assert {exchange.cipher for exchange in exchanges} == {"AES128-GCM-SHA256"}
     assert endings(shakes.document) == {"success": 5}
-    assert all("private_key" in single["parts_ns"] for single in shakes.singles)
+    assert phases_of(shakes.singles) == 5 * [{"private_key"}]
     assert [(use["operation"], use["key"], use["count"]) for use in shakes.document["handshakes"]["keys"]] == [
         ("decrypt", "RSA-2048", 5)
     ]
@@ -204,6 +211,8 @@ def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["no shared cipher"]
     assert [exchange.resumed for exchange in exchanges] == 2 * [False, True, True, True, True]
     assert_labelled_like(shakes.ended("success"), exchanges)
-    signed = ["private_key" in single["parts_ns"] for single in shakes.ended("success")]
-    assert signed == [not exchange.resumed for exchange in exchanges]
+    resumed = {"TLSv1.2": set[str](), "TLSv1.3": {"key_exchange"}}
+    assert phases_of(shakes.ended("success")) == [
+        resumed[exchange.version] if exchange.resumed else {"private_key", "key_exchange"} for exchange in exchanges
+    ]
     assert_books(shakes)

@@ -20,7 +20,7 @@ import pytest
 from tests import foreign
 from tests.live.clients.bad import unknown_ca
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
-from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.commands.handshakes import PHASES, Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.live.following.test_targets import targets
 from tests.live.servers import embedded
@@ -115,45 +115,63 @@ def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> N
     assert count(trace.document, "ECDSA_sign") == 2 * TIMES + 1
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
-    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
     assert_books(shakes)
 
 
 def shake(
-    port: int, version: ssl.TLSVersion, *, verify: ssl.VerifyMode = ssl.CERT_NONE
-) -> tuple[str | None, str, str, str | None]:
+    port: int, version: ssl.TLSVersion, name: str | None = None, *, verify: ssl.VerifyMode = ssl.CERT_NONE
+) -> tuple[str | None, str, str, str | None, str]:
     """A handshake as a client of gRPC makes it; the server's settings come after it. Version, cipher, whether a session was
-    resumed, and the protocol."""
+    resumed, the protocol, and the name that was asked for."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, verify
     context.minimum_version = context.maximum_version = version
     context.set_alpn_protocols(["h2"])
-    with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer) as connection:
+    with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer, server_hostname=name) as connection:
         assert connection.recv(1)
         cipher = connection.cipher()
         assert cipher
         resumed = "yes" if connection.session_reused else "no"
-        return connection.version(), cipher[0], resumed, connection.selected_alpn_protocol()
+        return connection.version(), cipher[0], resumed, connection.selected_alpn_protocol(), name or "none"
 
 
 def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
     """It shows no name: its functions are found by the errors that they raise."""
     with serving("grpc", certificates) as (server, port):
         found = stack(server.pid, "BoringSSL")
-        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "alpn")) as shakes:
+        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "alpn,sni")) as shakes:
             negotiated = [
-                shake(port, version) for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3) for _ in range(TIMES)
+                shake(port, version, ("grpc.example", None)[number % 2])
+                for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+                for number in range(TIMES)
             ]
             with pytest.raises(ssl.SSLCertVerificationError):
-                shake(port, ssl.TLSVersion.TLSv1_2, verify=ssl.CERT_REQUIRED)
+                shake(port, ssl.TLSVersion.TLSv1_2, "grpc.example", verify=ssl.CERT_REQUIRED)
     assert found["traced"]
     assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
     assert count(trace.document, "SSL_do_handshake", "failure") == 1
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
-    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["tlsv1 alert unknown ca"]
-    assert labels_of(shakes.ended("success"), "version", "cipher", "resumed", "alpn") == negotiated
+    assert labels_of(shakes.ended("success"), "version", "cipher", "resumed", "alpn", "sni") == negotiated
+    assert labels_of(shakes.ended("failure"), "sni") == [("grpc.example",)]
+    assert_books(shakes)
+
+
+def test_handshakes_of_a_client_of_grpc_are_counted(certificates: Path) -> None:
+    """The server's side, which has the same library, isn't."""
+    with serving("grpc", certificates) as (server, port):
+        [library] = [file["path"] for file in stack(server.pid, "BoringSSL")["files"]]
+        certificate = make_certificate("ecdsa", certificates).certificate
+        command = [sys.executable, "-m", "tests.live.clients.grpc_calls", str(port), str(certificate), str(TIMES), "0"]
+        with Shakes(options=("--library", library, "--role", "client", "--by", "alpn")) as shakes:
+            subprocess.run(command, check=True, cwd=foreign.TOP, timeout=60)
+    assert endings(shakes.document) == {"success": TIMES}
+    assert labels_of(shakes.singles, "version", "role", "resumed", "alpn") == TIMES * [("TLSv1.3", "client", "no", "h2")]
+    for single in shakes.singles:
+        assert {*single["parts_ns"]} & {*PHASES} - {"rest"} == {"key_exchange", "peer_verification"}
     assert_books(shakes)
 
 

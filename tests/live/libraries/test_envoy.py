@@ -56,6 +56,9 @@ def test_envoys_own_statistics(certificates: Path, tmp_path: Path) -> None:
     assert failed == dict.fromkeys(FAILING.values(), 1)
     signed = [single for single in shakes.ended("success") if "private_key" in single["parts_ns"]]
     assert len(signed) == told["handshake"] - told["session_reused"]
+    agreed = [single for single in shakes.ended("success") if "key_exchange" in single["parts_ns"]]
+    assert agreed == signed  # of those that were resumed all are of TLS 1.2
+    assert not any("peer_verification" in single["parts_ns"] for single in shakes.singles)
     shown = shakes.ended("success")
     for label, kind in (("version", "versions."), ("cipher", "ciphers.")):
         due = {name.removeprefix(kind): number for name, number in told.items() if name.startswith(kind)}

@@ -64,6 +64,7 @@ _QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
+_GRPC_CLIENT = f"{_OTHER}/test_embedded.py::test_handshakes_of_a_client_of_grpc_are_counted"
 _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
@@ -78,8 +79,8 @@ _JSSE = "Java's own TLS (JSSE)"
 _JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
 _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
-_SOME_LABELS = "signature, client certificate and name aren't known"
-_NO_PHASES = "key exchange and checks of certificates aren't found in it yet"
+_SOME_LABELS = "signature and client certificate aren't known, and the name only where SSL_get_servername is linked"
+_NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
 
 ROWS = (
     Row(
@@ -144,7 +145,7 @@ ROWS = (
         {
             **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
-            "phases": _NO_PHASES,
+            "phases": _by(f"{_BORING}::test_every_call", "test_what_is_put_off", but=_NO_TICKETS),
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
             "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
@@ -159,11 +160,11 @@ ROWS = (
         {
             "calls": _by(f"{_BORING}::test_stripped", _GRPC),
             **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY)),
-            "phases": _NO_PHASES,
+            "phases": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_NO_TICKETS),
             "waits": _by(f"{_BORING}::test_stripped"),
             "labels": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _ENVOY),
-            "clients": _NOT_TRIED,
+            "clients": _by(_GRPC_CLIENT),
             "aarch64": _NOT_TRIED,
         },
     ),
@@ -174,7 +175,7 @@ ROWS = (
         {
             **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
-            "phases": _NO_PHASES,
+            "phases": _by(f"{_BORING}::test_every_call", "test_what_is_put_off", but=_NO_TICKETS),
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
             "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
@@ -188,7 +189,7 @@ ROWS = (
         "static, stripped",
         {
             **dict.fromkeys(("calls", "handshakes", "private key", "waits", "reasons"), _by(f"{_BORING}::test_stripped")),
-            "phases": _NO_PHASES,
+            "phases": _by(f"{_BORING}::test_stripped", but=_NO_TICKETS),
             "labels": _by(f"{_BORING}::test_stripped", but=_SOME_LABELS),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,

@@ -255,7 +255,8 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
         labels.add(Label.GROUP)
     if {"verify_mode", "peer_certificate"} <= names:
         labels.add(Label.CLIENT_CERTIFICATE)
-    if "server_name" in names and {"server_name_session", "server_name_length"} & names:
+    # BoringSSL keeps it in one place whether a session is resumed or not.
+    if "server_name" in names and ({"server_name_session", "server_name_length"} & names or offsets.boringssl is not None):
         labels.add(Label.SNI)
     if "alpn_length" not in names:
         labels.discard(Label.ALPN)

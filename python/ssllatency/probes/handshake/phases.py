@@ -11,22 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from ssllatency.abi import Convention
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Unplannable
-from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
 from ssllatency.probes.handshake.own import plan_own_phases
-from ssllatency.probes.plan import ErrorSite, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
+from ssllatency.probes.plan import LARGEST_FRAME, ErrorSite, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
 from ssllatency.probes.planner import machine_of
 from ssllatency.probes.settings import DEFAULTS, PlanSettings
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.sites.queries import passes_null
 from ssllatency.stacks.base import Stack
-from ssllatency.stacks.phases import ARGUMENTS, CallSite, ErrorFunction, MissingPart, Transport
+from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.phases import ARGUMENTS, CallSite, ErrorFunction, MissingPart, Phase, Transport
 from ssllatency.stacks.registry import LIBRARIES, called, has_lower, libraries_in, stack_of
 
 
@@ -90,6 +92,13 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
     )
 
 
+def _bare(site: Probe) -> Probe:
+    """The site alone. Unplannable where its frame can't be told to the kernel side."""
+    if not 0 <= site.stack_delta < LARGEST_FRAME:
+        raise Unplannable(f"the stack at {site.address:#x} is too far from where it was at the function's entry")
+    return Probe(site.offset, site.address, site.role, site.instruction, site.cost, site.stack_delta)
+
+
 class _Planner:
     """Gathers the parts of one image's plan."""
 
@@ -141,11 +150,28 @@ class _Planner:
     def _plan_state_machine(self) -> None:
         function = self._stack.state_machine(self._image, self._bodies)
         if function:
-            code, tails = Code(self._image, self._machine), self._stack.tails(self._image)
-            planner = Planner(self._image, self._machine, code, tails, self._settings)
-            self.state_machine = planner.plan(STATE_MACHINE, function)
+            self.state_machine = self._planner(self._settings).plan(STATE_MACHINE, function)
+
+    def _planner(self, settings: PlanSettings) -> Planner:
+        code, tails = Code(self._image, self._machine), self._stack.tails(self._image)
+        return Planner(self._image, self._machine, code, tails, settings)
+
+    def _plan_functions(self) -> None:
+        """Those that are phases as a whole. Where one ends, no value has to be known."""
+        planner = self._planner(replace(self._settings, branch_exits=False))
+        for phase, function in ((each.phase, each.function) for each in self._stack.phase_functions(self._image)):
+            self._try(
+                function.name,
+                lambda phase=phase, function=function: self.calls.append(self._whole(planner, phase, function)),  # type: ignore[misc]
+            )
+
+    def _whole(self, planner: Planner, phase: Phase, function: Function) -> PhaseCall:
+        planned = planner.plan(Operation(function.name, "", Convention.NONE), function)
+        begin, *ends = (_bare(each) for each in planned.probes)
+        return PhaseCall(phase, function.name, begin, tuple(ends))
 
     def _plan_phases(self) -> None:
+        self._plan_functions()
         code = self._stack.handshake_code(self._image, self._machine, self._bodies, self._libraries)
 
         def plan_fatal() -> None:
@@ -157,7 +183,8 @@ class _Planner:
         try:
             wanted = {call.address: call for call in code.calls() if not self._is_size_query(call)}
         finally:
-            self.missing += code.missing
+            planned = {call.phase for call in self.calls}
+            self.missing += [part for part in code.missing if part.what not in planned]
         for call in self._bracketed(sorted(wanted.values(), key=lambda call: call.address), code.passing()):
             (self.transport if isinstance(call.phase, Transport) else self.calls).append(call)
 

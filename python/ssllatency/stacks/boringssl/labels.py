@@ -4,7 +4,8 @@
 Few programs link the accessors that would show them, and stripped ones don't name these. So they are read out of what every
 program has: the function that checks a peer's certificates leads to the session; the one that writes sessions down shows each
 of its fields beside the tag of the stored form; and the table of extensions leads, by their numbers in TLS, to functions that
-look at the protocol and at whether a session was resumed. What isn't clear there is absent.
+look at the protocol and at whether a session was resumed. The name that a client asked for is shown by SSL_get_servername
+alone, which not all programs link. What isn't clear there is absent.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ _HANDSHAKE = SymbolicAddress("argument", 0)
 _OUTPUT = SymbolicAddress("output", 0)
 _MAX_OFFSET = 1 << 16
 
-# openssl/ssl.h: SSL_R_CERTIFICATE_VERIFY_FAILED and SSL_R_SERVER_CERT_CHANGED, raised where certificates are checked
-_CHECKS = {125, 273}
-_CHECKING_FILE, _STORING_FILE, _EXTENSIONS_FILE = "handshake", "ssl_asn1", "extensions"
+_STORING_FILE, _EXTENSIONS_FILE = "ssl_asn1", "extensions"
 
 # Tags of a session's stored form, [1] to [23], as CBB_add_asn1 takes them: a few that only what writes it has as arguments.
 _TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
@@ -38,6 +37,11 @@ _FARTHEST = 8 << 20
 _SETS_TAG = re.compile(r"edx, 0xa00000([01][0-9a-f])")
 _LOADS_WORD = re.compile(r"esi, word ptr \[(?!rsp|rip)(\w+) \+ (\w+)\]")
 
+# What returns a server's name, and the kind of name that it is asked for, TLSEXT_NAMETYPE_host_name.
+_GETS_NAME, _HOST_NAME, _LIB = "SSL_get_servername", 0, "ssl_lib"
+_TESTS_SECOND = re.compile(rb"\x85\xf6")  # test %esi, %esi
+_WITHIN, _LONGEST_GETTER = 16, 96  # bytes from a function's beginning to that test, and of the function
+
 # IANA's numbers of extensions, and the functions of a row: what a client adds and parses, what a server parses and adds.
 _SERVER_NAME, _PROTOCOL = 0, 16
 _ROW, _ADDS = 40, 32  # bytes of a row, and from its beginning to the last of its functions
@@ -47,14 +51,19 @@ _T = TypeVar("_T")
 
 
 def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
-    """The paths by the label's name: "version", "cipher" (its number in TLS), "group", "resumed", "alpn" and "alpn_length".
-    `holder` is where SSL points to the rest of its state."""
+    """The paths by the label's name: "version", "cipher" (its number in TLS), "group", "resumed", "alpn" and "alpn_length"; and
+    "server_name", a text that ends in a zero byte, of servers. `holder` is where SSL points to the rest of its state."""
     try:
         labels = _Labels(image, errors_of(image), holder)
     except (Unplannable, ElfError):
         return {}
     paths: dict[str, FieldPath] = {}
-    parts: tuple[Callable[[], dict[str, FieldPath]], ...] = (labels.of_session, labels.resumed, labels.protocol)
+    parts: tuple[Callable[[], dict[str, FieldPath]], ...] = (
+        labels.of_session,
+        labels.resumed,
+        labels.protocol,
+        labels.server_name,
+    )
     for part in parts:
         try:
             paths |= part()
@@ -92,8 +101,7 @@ class _Labels:
 
     def _session(self) -> int:
         """The pointer to the established session, into which alone the check of the peer's certificates looks."""
-        checking = [function for function, raised in self._errors.of(_CHECKING_FILE).items() if raised >= _CHECKS]
-        (start, _) = _only(checking, "check certificates")
+        (start, _) = _only(self._errors.checking_certificates(), "check certificates")
         read = self._follow(start).fields
         followed = {field.path[:3] for field in read if self._is_in_holder(field, 4)}
         return _only(followed, "pointers lead from a connection to its session")[2]
@@ -135,6 +143,44 @@ class _Labels:
                 offsets.add(int(match[2], 0))
                 waits = False
         return _only(offsets, "fields follow a tag")
+
+    # The name.
+
+    def server_name(self) -> dict[str, FieldPath]:
+        """Return the field of a server's that SSL_get_servername returns, where the connection has no name of its own to ask
+        for."""
+        named = self._image.function(_GETS_NAME)
+        starts = {named.address} if named else set(self._testing_second())
+        found = {start: path for start in starts if (path := self._name_returned(start))}
+        return {"server_name": FieldPath(found[_only(set(found), "functions return a name")], _POINTER)}
+
+    def _testing_second(self) -> Iterator[int]:
+        """The small functions among those of ssl_lib.cc that look at their second argument first."""
+        near = self._errors.of(_LIB)
+        within = (min(near)[0] - _NEAR, max(near)[1] + _NEAR) if near else (0, 0)
+        if within[1] - within[0] > _FARTHEST:
+            raise Unplannable("the functions of ssl_lib.cc lie too far apart")
+        for start, code in self._image.code_pieces(_WITHIN, within):
+            for match in _TESTS_SECOND.finditer(code):
+                place = start + match.start()
+                bounds = self._image.function_bounds(place)
+                if bounds and place - bounds[0] < _WITHIN and bounds[1] - bounds[0] <= _LONGEST_GETTER:
+                    yield bounds[0]
+
+    def _name_returned(self, start: int) -> tuple[int, ...]:
+        """The path of the pointer behind the holder that the function returns for a host's name, beside one in the connection
+        itself; () unless it returns NULL for another kind of name."""
+        connection = SymbolicAddress("argument", 0)
+
+        def results(kind: int) -> set[object]:
+            return set(followed_in(self._image, start, Assumptions({"rdi": connection, "rsi": kind})).results)
+
+        fields = results(_HOST_NAME) - {0}
+        if results(_HOST_NAME + 1) != {0} or not all(isinstance(field, LoadedField) and field.is_pointer for field in fields):
+            return ()
+        paths = sorted((field.path for field in fields if isinstance(field, LoadedField)), key=len)
+        whole = [len(path) for path in paths] == [1, 2] and paths[1][0] == self._holder
+        return paths[1] if whole and 0 <= paths[1][1] < _MAX_OFFSET else ()
 
     # The extensions.
 

@@ -18,6 +18,8 @@ from ssllatency.stacks.source_files import file_names, places_naming
 
 _LIBRARY, _REASON, _FILE, _LINE = 0, 2, 3, 4  # ERR_put_error's arguments
 _FOLDER = "ssl"
+# openssl/ssl.h: SSL_R_CERTIFICATE_VERIFY_FAILED and SSL_R_SERVER_CERT_CHANGED, raised where certificates are checked
+_CHECKING_FILE, _CHECKS = "handshake", {125, 273}
 _MOST_FUNCTIONS = 4096
 _LEAST_CALLS, _TIMES = 20, 10  # of the function that is taken for ERR_put_error; how much more often than the next one
 _MOST_CODE = 4 << 20  # bytes of all functions that raise errors: libssl's are a quarter of a megabyte
@@ -67,6 +69,10 @@ class RaisedErrors:
     def of(self, stem: str) -> dict[Range, set[int | None]]:
         """libssl's functions that raise errors in this source file of libssl's, each with its reasons."""
         return self._by_file.get(stem, {})
+
+    def checking_certificates(self) -> list[Range]:
+        """The functions that raise the errors of the one that checks a peer's certificates."""
+        return [function for function, raised in self.of(_CHECKING_FILE).items() if raised >= _CHECKS]
 
     @cached_property
     def _by_file(self) -> dict[str, dict[Range, set[int | None]]]:

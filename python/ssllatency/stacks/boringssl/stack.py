@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.base import Codes, Mark
 from ssllatency.stacks.openssl.stack import BIO_WAITS, OpenSsl
-from ssllatency.stacks.phases import Callee, Phase
+from ssllatency.stacks.phases import Callee, Phase, PhaseFunction
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -125,6 +125,12 @@ class BoringSsl(OpenSsl):
         from ssllatency.stacks.boringssl.names import NAMES
 
         return NAMES
+
+    def phase_functions(self, image: Image) -> Sequence[PhaseFunction]:
+        """Those of key shares, and the check of the peer's certificates."""
+        from ssllatency.stacks.boringssl.phases import phase_functions
+
+        return phase_functions(image)
 
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """None: the functions that run a handshake's steps are called by SSL_do_handshake."""

@@ -4,6 +4,7 @@ what isn't certain is not taken."""
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.connection import boringssl_offsets
+from ssllatency.stacks.boringssl.phases import phase_functions
 from ssllatency.stacks.boringssl.unnamed import NAMES, UnnamedFunctions, found_in
 from ssllatency.stacks.phases import Phase
 
@@ -29,6 +31,14 @@ NETTY = "netty"
 MADE_UP = ("ERR_peek_error", "BIO_should_read", *NAMES)
 # What isn't linked into these servers; and SSL_write's data goes through BIO_write_ex in the newest BoringSSL.
 NOT_LINKED = {"boringssl": {"SSL_connect"}, "aws-lc": {"SSL_connect"}, NETTY: set[str]()}
+# The functions of key shares, by their names of today and of before 2023, which AWS-LC has kept.
+KEY_SHARES = {
+    "SSLKeyShare::Generate": r"KeyShare(8Generate|5Offer)E",
+    "SSLKeyShare::Encap": r"KeyShare(5Encap|6Accept)E",
+    "SSLKeyShare::Decap": r"KeyShare(5Decap|6Finish)E",
+}
+# The parts that are split off; and a group that was tried for a while, whose functions raise errors in such parts alone.
+MISSED = r"\.cold$|__PRETTY_FUNCTION__$|P256Kyber768Draft00"
 ALSO = {"BIO_write": "BIO_write_ex"}
 
 
@@ -88,13 +98,32 @@ def test_a_stripped_copy_is_planned_as_the_file_with_symbols(plans: list[FilePla
 
 def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, Image]) -> None:
     named, unnamed = (plan_handshake(image) for image in images)
-    keys = [[call for call in plan.calls if call.phase is Phase.PRIVATE_KEY] for plan in (named, unnamed)]
-    assert list(unnamed.calls) == keys[1] == keys[0]
+    found = ({Phase.PRIVATE_KEY, Phase.KEY_EXCHANGE}, {Phase.PEER_VERIFICATION})
+    keys, checks = ([[call for call in plan.calls if call.phase in of] for plan in (named, unnamed)] for of in found)
+    assert [call for call in keys[0] if not call.callee.startswith("EVP_PKEY_")] == keys[1]  # which key shares call
+    assert {call.phase for call in keys[1]} == {Phase.PRIVATE_KEY, Phase.KEY_EXCHANGE}
+    assert set(checks[1]) <= set(checks[0])
+    assert {call.callee for call in checks[1]} == {"ssl_verify_peer_cert", "ssl_public_key_verify"}
+    assert len(unnamed.calls) == len(keys[1]) + len(checks[1])
     reads = [[call for call in plan.transport if call.callee == "BIO_read"] for plan in (named, unnamed)]
     assert reads[1] == reads[0]
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
-    assert {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init"} == unnamed.labels.keys()
+    always = {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init"}
+    assert unnamed.labels.keys() == always | ({"server_name"} if images[0].function("SSL_get_servername") else set())
+
+
+def test_functions_that_are_phases_are_those_that_symbols_name(program: Path, images: tuple[Image, Image]) -> None:
+    symbols = build.symbols(program).items()
+    named = [(name, symbol.address) for name, symbol in symbols if not re.search(MISSED, name)]
+    checks = {address for name, address in named if re.match(r"_ZN4bssl\d+ssl_(verify_peer_cert|public_key_verify)E", name)}
+    shares = {name: {at for symbol, at in named if re.search(due, symbol)} for name, due in KEY_SHARES.items()}
+    for image in images:
+        found = [(each.phase, each.function) for each in phase_functions(image)]
+        assert {function.address for phase, function in found if phase is Phase.PEER_VERIFICATION} == checks
+        for name, due in shares.items():
+            addresses = {function.address for _, function in found if function.name == name}
+            assert addresses == due or (name == "SSLKeyShare::Encap" and addresses < due)  # those that only call the others
 
 
 def test_it_says_what_it_is_and_what_it_lacks(program: Path, images: tuple[Image, Image], plans: list[FilePlan]) -> None:
