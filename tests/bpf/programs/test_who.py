@@ -25,6 +25,7 @@ TLS1_2, TLS1_3 = 0x0303, 0x0304
 BIO_TYPE_SOCKET, BIO_TYPE_OF_ANOTHER = 0x505, 0x5C0
 WHO = (Label.SNI, Label.ALPN, Label.PORT, Label.PEER)
 PROGRAM_RUN = 10  # BPF_PROG_RUN
+_SIDE = 31  # the word of an SSL in which its side is
 
 Places = dict[PlaceOf, int]
 Told = dict[Label, str]
@@ -62,9 +63,17 @@ class Reader:
         """A call of this SSL comes back, and the handshake goes on."""
         self._run(places, server=server, keeps=1)
 
-    def read(self, places: Places, *, server: bool = True, in_call: bool = True, ending: int = abi.Ending.SUCCESS) -> Told:
+    def read(
+        self,
+        places: Places,
+        *,
+        server: bool = True,
+        in_call: bool = True,
+        ending: int = abi.Ending.SUCCESS,
+        stack: abi.Stack = abi.Stack.OPENSSL,
+    ) -> Told:
         """What is known of an SSL with these values in its places when its handshake ends; {} with OTHER: no room."""
-        self._run(places, server=server, in_call=in_call, ending=ending)
+        self._run(places, server=server, in_call=in_call, ending=ending, stack=stack)
         labels = self._probe.labels
         known = [label for label in (*WHO, Label.OTHER) if labels.known >> label & 1]
         return {label: "" if label is Label.OTHER else self._words(label, labels.values[label]) for label in known}
@@ -72,9 +81,19 @@ class Reader:
     def _words(self, label: Label, value: int) -> str:
         return str(value) if label is Label.PORT else str(self._texts.of(value))
 
-    def _run(self, places: Places, *, server: bool, keeps: int = 0, in_call: bool = True, ending: int = 0) -> None:
+    def _run(
+        self,
+        places: Places,
+        *,
+        server: bool,
+        keeps: int = 0,
+        in_call: bool = True,
+        ending: int = 0,
+        stack: abi.Stack = abi.Stack.OPENSSL,
+    ) -> None:
         self._ssl = (ctypes.c_uint64 * 32)()
-        library = abi.Library()
+        self._ssl[_SIDE] = server
+        library = abi.Library(stack=stack, server=8 * _SIDE)
         for place, value in places.items():
             self._ssl[place] = value
             library.paths[place].offsets[0], library.paths[place].length = 8 * place, 1
@@ -140,6 +159,17 @@ def test_no_name_differs_from_a_name_that_is_not_known(content: bytes) -> None:
         assert opened.read(session(name=8)) == {}  # no memory is there
         without = {place: value for place, value in session().items() if place is not PlaceOf.SERVER_NAME_SESSION}
         assert opened.read(without) == {}
+
+
+def test_a_server_of_boringssl_has_the_name_in_one_place(content: bytes) -> None:
+    name, failed, own = text(b"a.example"), abi.Ending.FAILURE, abi.Stack.BORINGSSL
+    named: Places = {PlaceOf.SERVER_NAME: ctypes.addressof(name)}
+    with reader(content, Label.SNI) as opened:
+        assert opened.read(named, stack=own) == opened.read(named, stack=own, ending=failed) == {Label.SNI: "a.example"}
+        assert opened.read({PlaceOf.SERVER_NAME: 0}, stack=own) == {Label.SNI: "none"}
+        assert opened.read({PlaceOf.SERVER_NAME: 0}, stack=own, ending=failed) == {}  # its hello may not have been read
+        assert opened.read(named, stack=own, server=False) == {}  # a client's is elsewhere
+        assert opened.read(named) == {}
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 66, 67, 255])
