@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the files to trace: the TLS code that processes map, each file once however many processes share it.
+"""Finds the files to trace: those with TLS code that processes map, each file once however many processes share it.
 
 Every file that is mapped as code is a candidate, whatever its name: OpenSSL is linked into programs and into libraries of other
-names. The caller's `holds` decides by the contents which of them contain TLS, and its `recognise` determines what such a file
-is.
+names. The caller's `holds` decides by the contents which of them may contain TLS. The maps of a process are read once, for all
+that is asked of it, and a file is opened once: what it is, its plan and its probes are found by the same descriptor.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,35 +24,45 @@ from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import open_mapped
 from ssllatency.targets.processes import PROC, Process, exists, root_of
 
-_MOST_AHEAD = 32
 # A process can map tens of thousands of files of any content. The most that are inspected, of one process and of all.
 MOST_MAPPED, _MOST_FILES = 1024, 16384
 MOST_OF_PROCESS = 64  # files of one process that are traced
-
-
-class NoTlsFile(SsllatencyError):
-    """None of the processes maps a file that is traced."""
-
+_MOST_OPEN = 256  # files that stay open while it isn't known yet which are traced; further ones are opened once more
 
 Recognise = Callable[[int, str, str], str]
 Holds = Callable[[int, str, str], bool]
+HoldsMapped = Callable[[int, MappedFile, str], bool]
 Tell = Callable[[str], None]
 T = TypeVar("T")
 Users = dict[Identity, dict[int, MappedFile]]
+Refused = list[tuple[dict[int, MappedFile], dict[int, SsllatencyError]]]
+
+
+@dataclass(frozen=True)
+class ProcessMaps:
+    """The code that a process maps, as its maps had it when they were read: `files`, and of them `candidates`, whose contents
+    tell whether they hold TLS."""
+
+    process: Process
+    executable: str | None
+    files: tuple[MappedFile, ...]
+    candidates: tuple[MappedFile, ...]
 
 
 @dataclass(frozen=True)
 class TracedFile:
-    """A file with TLS code, and the processes of the selection that map it.
+    """A file that holds, or may hold, TLS code, and the processes of the selection that map it.
 
-    `kind` is what `recognise` called it. `mapping` is how process `pid` maps it, which is what open_mapped needs; `pids`
-    are all that map it, ascending.
+    `kind` is the library that it is, "" before anybody has looked. `mapping` is how process `pid` maps it, which is what
+    open_mapped needs; `pids` are all that map it, ascending. `descriptor`: open as long as whoever searched says; None where it
+    is to be opened for each use.
     """
 
     kind: str
     pid: int
     mapping: MappedFile
     pids: tuple[int, ...]
+    descriptor: int | None = None
 
     @property
     def device(self) -> tuple[int, int]:
@@ -71,39 +80,77 @@ class TracedFile:
         return self.mapping.path
 
 
-def tls_files(
+def read_processes(
     processes: Iterable[Process],
-    recognise: Recognise,
+    refused: Callable[[Process, SsllatencyError], object],
     proc: Path = PROC,
     *,
-    holds: Holds = lambda _fd, _path, _root: True,
+    named: Collection[Identity] = (),
+) -> list[ProcessMaps]:
+    """Return what each of these processes maps. `refused` takes those that may not be inspected; who has ended maps nothing.
+    MOST_MAPPED files of each are candidates, those first that are `named` (see file_identity)."""
+    read = []
+    for process in processes:
+        try:
+            mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
+        except SsllatencyError as error:
+            refused(process, error)
+            continue
+        read.append(ProcessMaps(process, executable, tuple(mapped), tuple(few_of(mapped, executable, named))))
+    return read
+
+
+def tls_files(
+    maps: Sequence[ProcessMaps],
+    holds: HoldsMapped,
+    stack: ExitStack,
+    proc: Path = PROC,
+    *,
     named: Collection[Identity] = (),
     problem: Problem = fail,
     tell: Tell = lambda _: None,
-    ahead: Callable[[Sequence[tuple[int, str, str]]], None] | None = None,
 ) -> list[TracedFile]:
-    """The TLS files of `processes`, ordered by path.
+    """The files that these processes map and that may hold TLS code, ordered by path; the first _MOST_OPEN of them are open as
+    long as `stack`.
 
-    `holds(fd, path, root)` says whether a file may hold TLS code, where `root` is that of a process that maps it; only then
-    `recognise(fd, path, root)` is asked what it is, "" for no TLS. Each is called once a file, and the descriptor is closed
-    when it returns. `named` are files (see file_identity) that are recognised whatever is in them. `problem` takes the
-    SsllatencyError of a process or file that can't be read; if it returns, the search goes on without. Processes that end
-    meanwhile are left out. NoTlsFile where no process maps a TLS file. At most MOST_MAPPED files of one process are inspected
-    and MOST_OF_PROCESS recognised, and of all processes together those that most processes map; `tell` takes a sentence about
-    the rest.
-
-    `ahead` gets the arguments of `recognise` for the first candidates, before any file is inspected.
+    `holds(fd, mapping, root)` says whether a file may, where `root` is that of a process that maps it. It is called once a
+    file, but for those that are `named`, which are returned whatever is in them. `problem` takes the SsllatencyError of a file
+    that can't be opened and whose name suggests TLS; if it returns, the search goes on without. Files that nobody maps any more
+    are left out. At most MOST_OF_PROCESS files of one process are returned, and of all processes together those that most
+    processes map; `tell` takes a sentence about the rest.
     """
-    processes = list(processes)
-    users = _most_shared(_candidates(processes, proc, named, problem, tell), named, tell)
-    users = _holding(users, processes, holds, named, tell, proc)
-    if ahead:
-        with ExitStack() as stack:
-            ahead(_first_candidates(users, proc, stack))
-    traced = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
-    if not traced:
-        raise NoTlsFile(_none_found(processes))
-    return sorted(traced, key=lambda file: (file.path, file.mapping.identity))
+    for each in maps:
+        if len(each.files) > MOST_MAPPED:
+            tell(too_many(each.process, len(each.files)))
+    users = _most_shared(_users(maps), named, tell)
+    found, refused = _holding(users, {each.process.pid: each.process.comm for each in maps}, holds, stack, named, tell, proc)
+    for mappings, errors in refused:
+        still = [error for pid, error in errors.items() if exists(pid, proc) and _still_maps(pid, mappings[pid], proc)]
+        if still:
+            problem(still[0])
+    return sorted(found, key=lambda file: (file.path, file.mapping.identity))
+
+
+@contextmanager
+def opened(file: TracedFile, proc: Path = PROC) -> Iterator[int]:
+    """A descriptor of the very file: its own, or one that is closed again. SsllatencyError where nobody maps it any more."""
+    if file.descriptor is not None:
+        yield file.descriptor
+        return
+    descriptor = open_shared(file, proc)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def descriptor_of(file: TracedFile, proc: Path = PROC) -> int:
+    """A descriptor of the very file that the caller closes. SsllatencyError where no process maps it any more that is there."""
+    if file.descriptor is None:
+        return open_shared(file, proc)
+    if not any(exists(pid, proc) for pid in file.pids):
+        raise _unmapped(file)
+    return os.dup(file.descriptor)
 
 
 def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
@@ -123,7 +170,8 @@ def may_hold_tls(path: str) -> bool:
 
 def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:
     """The file that process `pid` maps here, if it contains TLS code. SsllatencyError where it can't be read."""
-    return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail, proc)
+    kind = first_opened({pid: mapping}, recognise, proc)
+    return TracedFile(kind, pid, mapping, (pid,)) if kind else None
 
 
 def open_shared(file: TracedFile, proc: Path = PROC) -> int:
@@ -131,7 +179,7 @@ def open_shared(file: TracedFile, proc: Path = PROC) -> int:
 
     SsllatencyError where none of them lets us, or none maps it any more: they may have ended or unloaded it since it was found.
     """
-    problem = SsllatencyError(f"No process maps {file.path} any more: it was unloaded, or its processes have ended, meanwhile.")
+    problem = _unmapped(file)
     for pid in (file.pid, *(pid for pid in file.pids if pid != file.pid)):
         mapping = _mapping_of(pid, file.mapping.identity, proc)
         if mapping is None:
@@ -144,11 +192,27 @@ def open_shared(file: TracedFile, proc: Path = PROC) -> int:
     raise problem
 
 
+def _unmapped(file: TracedFile) -> SsllatencyError:
+    return SsllatencyError(f"No process maps {file.path} any more: it was unloaded, or its processes have ended, meanwhile.")
+
+
 def _mapping_of(pid: int, identity: Identity, proc: Path) -> MappedFile | None:
     """Return how the process maps the file by now, None where it doesn't, or is gone."""
     with suppress(SsllatencyError):
         return next((mapping for mapping in mapped_files(pid, proc) if mapping.identity == identity), None)
     return None
+
+
+def none_found(processes: Sequence[Process]) -> str:
+    """The sentence that says that none of these processes maps a TLS file that is traced."""
+    advice = (
+        f"{', '.join(LIBRARIES)}, or OpenSSL inside the executable; look in /proc/PID/maps, and name the process that does TLS"
+    )
+    if len(processes) == 1:
+        return f"{processes[0].comm} (PID {processes[0].pid}) maps no TLS library ({advice})."
+    names = sorted({process.comm for process in processes})
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"None of the {len(processes)} processes ({shown}) maps a TLS library ({advice})."
 
 
 def most_important(
@@ -190,49 +254,90 @@ def _most_shared(users: Users, named: Collection[Identity], tell: Tell) -> Users
     return {identity: users[identity] for identity in kept}
 
 
-def _candidates(processes: Iterable[Process], proc: Path, named: Collection[Identity], problem: Problem, tell: Tell) -> Users:
+def _users(maps: Iterable[ProcessMaps]) -> Users:
     """The candidate files by identity; for each, how every process maps it."""
     users: Users = defaultdict(dict)
-    for process in processes:
-        try:
-            mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
-        except SsllatencyError as error:
-            problem(error)
-            continue
-        if len(mapped) > MOST_MAPPED:
-            tell(too_many(process, len(mapped)))
-        for file in few_of(mapped, executable, named):
-            users[file.identity][process.pid] = file
+    for each in maps:
+        for file in each.candidates:
+            users[file.identity][each.process.pid] = file
     return users
 
 
 def _holding(
-    users: Users, processes: Iterable[Process], holds: Holds, named: Collection[Identity], tell: Tell, proc: Path
-) -> Users:
-    """The files that may contain TLS, at most MOST_OF_PROCESS of one process. A file that can't be opened stays if its name
-    suggests TLS: its error is reported when it is recognised."""
-    candidates: Users = {}
+    users: Users,
+    comms: Mapping[int, str],
+    holds: HoldsMapped,
+    stack: ExitStack,
+    named: Collection[Identity],
+    tell: Tell,
+    proc: Path,
+) -> tuple[list[TracedFile], Refused]:
+    """The files that may contain TLS, at most MOST_OF_PROCESS of one process; and those whose names suggest it and that can't
+    be opened, with the error for each process that maps one."""
+    found: list[TracedFile] = []
+    refused: Refused = []
     file_counts: Counter[int] = Counter()
     crowded: set[int] = set()
     unopened = Unopened()
     for identity, mappings in users.items():
         full = {pid for pid in mappings if file_counts[pid] >= MOST_OF_PROCESS}
+        if identity not in named and len(full) == len(mappings):
+            crowded |= full
+            continue
+        errors: dict[int, SsllatencyError] = {}
+        file = _opened(mappings, errors, proc)
         try:
-            if identity not in named and not (len(full) < len(mappings) and first_opened(mappings, holds, proc)):
-                crowded |= full
-                continue
+            may_hold = identity in named or _may_hold(file, errors, holds, proc)
         except SsllatencyError as error:
-            if not may_hold_tls(next(iter(mappings.values())).path):
+            may_hold = may_hold_tls(next(iter(mappings.values())).path)  # then it is told why it can't be looked into
+            if not may_hold:
                 unopened.add(error, mappings, proc)
-                continue
-        candidates[identity] = mappings
-        file_counts.update(mappings.keys())
-    comms = {process.pid: process.comm for process in processes}
+        else:
+            crowded |= set() if may_hold else full
+        if may_hold:
+            file_counts.update(mappings.keys())
+        if file and may_hold:
+            found.append(_kept(file, len(found), stack))
+        elif file:
+            _close(file)
+        elif may_hold:
+            refused.append((mappings, errors))
     for pid in sorted(crowded):
         tell(f"{comms[pid]} (PID {pid}) maps more than {MOST_OF_PROCESS} files with TLS: only that many were inspected.")
     for sentence in unopened.sentences():
         tell(sentence)
-    return candidates
+    return found, refused
+
+
+def _opened(mappings: Mapping[int, MappedFile], errors: dict[int, SsllatencyError], proc: Path) -> TracedFile | None:
+    """The file, opened through the first process that lets us; None if none does. `errors` takes those of the others."""
+    for pid, mapping in mappings.items():
+        try:
+            return TracedFile("", pid, mapping, tuple(sorted(mappings)), open_mapped(pid, mapping, proc))
+        except SsllatencyError as error:
+            errors[pid] = error
+    return None
+
+
+def _may_hold(file: TracedFile | None, errors: Mapping[int, SsllatencyError], holds: HoldsMapped, proc: Path) -> bool:
+    """Whether the file may hold TLS. SsllatencyError where it couldn't be opened or can't be read."""
+    if file is None or file.descriptor is None:
+        raise next(iter(errors.values()))
+    return holds(file.descriptor, file.mapping, root_of(file.pid, proc))
+
+
+def _kept(file: TracedFile, others: int, stack: ExitStack) -> TracedFile:
+    """The file, open as long as `stack`, or closed where enough others are open."""
+    if file.descriptor is not None and others < _MOST_OPEN:
+        stack.callback(os.close, file.descriptor)
+        return file
+    _close(file)
+    return replace(file, descriptor=None)
+
+
+def _close(file: TracedFile) -> None:
+    if file.descriptor is not None:
+        os.close(file.descriptor)
 
 
 class Unopened:
@@ -272,33 +377,6 @@ def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, st
     raise first
 
 
-def _first_candidates(users: Users, proc: Path, stack: ExitStack) -> list[tuple[int, str, str]]:
-    """Some of the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
-    opened = []
-    for pid, mapping in (next(iter(mappings.items())) for mappings in islice(users.values(), _MOST_AHEAD)):
-        with suppress(SsllatencyError):  # reported when the file is inspected
-            fd = open_mapped(pid, mapping, proc)
-            stack.callback(os.close, fd)
-            opened.append((fd, mapping.path, root_of(pid, proc)))
-    return opened
-
-
-def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Path, problem: Problem) -> TracedFile | None:
-    """The file as `recognise` describes it, opened through the first process that permits that."""
-    errors = []
-    for pid in sorted(mappings):
-        try:
-            fd = open_mapped(pid, mappings[pid], proc)
-        except SsllatencyError as error:
-            if exists(pid, proc) and _still_maps(pid, mappings[pid], proc):
-                errors.append(error)
-            continue
-        return _recognised(fd, pid, mappings, recognise, problem, proc)
-    if errors:
-        problem(errors[0])
-    return None
-
-
 def _still_maps(pid: int, mapping: MappedFile, proc: Path) -> bool:
     """Whether the process maps the file by now. One of its identity elsewhere and by another name is another file, to which the
     file system has given the inode of this one."""
@@ -307,28 +385,3 @@ def _still_maps(pid: int, mapping: MappedFile, proc: Path) -> bool:
     except SsllatencyError:
         return True
     return any(file.address_range == mapping.address_range or file.path == mapping.path for file in same)
-
-
-def _recognised(
-    fd: int, pid: int, mappings: dict[int, MappedFile], recognise: Recognise, problem: Problem, proc: Path
-) -> TracedFile | None:
-    mapping = mappings[pid]
-    try:
-        kind = recognise(fd, mapping.path, root_of(pid, proc))
-    except SsllatencyError as error:
-        problem(error)
-        return None
-    finally:
-        os.close(fd)
-    return TracedFile(kind, pid, mapping, tuple(sorted(mappings))) if kind else None
-
-
-def _none_found(processes: list[Process]) -> str:
-    advice = (
-        f"{', '.join(LIBRARIES)}, or OpenSSL inside the executable; look in /proc/PID/maps, and name the process that does TLS"
-    )
-    if len(processes) == 1:
-        return f"{processes[0].comm} (PID {processes[0].pid}) maps no TLS library ({advice})."
-    names = sorted({process.comm for process in processes})
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return f"None of the {len(processes)} processes ({shown}) maps a TLS library ({advice})."

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
-from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.file_names import untraced_in
 from ssllatency.stacks.registry import INSTEAD, called, has_lower
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
-from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
+from ssllatency.targets.files import MOST_MAPPED, ProcessMaps, Unopened, first_opened, may_hold_tls, read_processes, too_many
 from ssllatency.targets.identity import Identity, MappedFile
-from ssllatency.targets.maps import executable_path, mapped_files
 from ssllatency.targets.opt_out import has_opted_out, opt_out_reason
 from ssllatency.targets.processes import PROC, Process
 from ssllatency.targets.sockets.kernel_tls import kernel_tls
@@ -75,12 +73,13 @@ Describe = Callable[[int, str, str], FileFacts]
 def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> Survey:
     """Surveys these processes. `describe(fd, path, root)` returns what is in a file, `root` being its process's root; it is
     called once per file."""
-    looks, closed = _look(processes, proc)
-    facts, unread = _facts(looks, describe, proc)
-    many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_MAPPED)
-    stacks = {look.process: _left_alone(look.process.pid, _stacks(look, facts), proc) for look in looks}
+    closed: list[Process] = []
+    maps = read_processes(processes, lambda process, _: closed.append(process), proc)
+    facts, unread = _facts(maps, describe, {}, proc)
+    many = tuple(too_many(each.process, len(each.files)) for each in maps if len(each.files) > MOST_MAPPED)
+    stacks = {each.process: _left_alone(each.process.pid, _stacks(each, facts), proc) for each in maps}
     with_tls = [process for process, implementations in stacks.items() if implementations]
-    crypto = [look.process for look in looks if not stacks[look.process] and _has_lower(look, facts)]
+    crypto = [each.process for each in maps if not stacks[each.process] and _has_lower(each, facts)]
     found = listeners((process.pid for process in with_tls), proc)
     ports = {pid: None if each is None else serving_others(each, proc) for pid, each in found.items()}
     containers = _containers(with_tls, proc)
@@ -88,50 +87,30 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
         TlsProcess(process, stacks[process], containers.get(process.pid), _own_pid(process.pid, proc), ports[process.pid])
         for process in with_tls
     ]
-    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, (*many, *unread), kernel_tls(proc))
+    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), tuple(closed), (*many, *unread), kernel_tls(proc))
 
 
-def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[ProcessStack, ...]]:
+def tls_stacks(
+    maps: Iterable[ProcessMaps], describe: Describe, known: Mapping[Identity, FileFacts], proc: Path = PROC
+) -> dict[Process, tuple[ProcessStack, ...]]:
     """The TLS implementations in each of these processes, without containers and ports: descriptors, of which there may be as
-    many as connections, aren't read. `describe` as for survey(); what can't be inspected is left out."""
-    looks, _ = _look(processes, proc)
-    facts, _ = _facts(looks, describe, proc)
-    return {look.process: _stacks(look, facts) for look in looks}
+    many as connections, aren't read. `describe` as for survey(), for files of which no facts are `known`."""
+    maps = list(maps)
+    facts, _ = _facts(maps, describe, known, proc)
+    return {each.process: _stacks(each, facts) for each in maps}
 
 
-@dataclass(frozen=True)
-class _Look:
-    """The mappings of a process: candidates are those of its `files` whose content tells whether they hold TLS."""
-
-    process: Process
-    executable: str | None
-    candidates: dict[Identity, MappedFile]
-    files: int
-    untraced: tuple[ByName, ...]
-
-
-def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[Process, ...]]:
-    looks, closed = [], []
-    for process in processes:
-        try:
-            mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
-        except SsllatencyError:
-            closed.append(process)
-            continue
-        candidates = {file.identity: file for file in few_of(mapped, executable)}
-        untraced = untraced_in(file.path for file in mapped)
-        looks.append(_Look(process, executable, candidates, len(mapped), untraced))
-    return looks, tuple(closed)
-
-
-def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict[Identity, FileFacts], tuple[str, ...]]:
-    """The facts of each candidate, read through the first process that lets us open it; and sentences about what couldn't be
-    read."""
+def _facts(
+    maps: Iterable[ProcessMaps], describe: Describe, known: Mapping[Identity, FileFacts], proc: Path
+) -> tuple[dict[Identity, FileFacts], tuple[str, ...]]:
+    """The facts of each candidate, those that are `known` or read through the first process that lets us open it; and sentences
+    about what couldn't be read."""
     users: dict[Identity, dict[int, MappedFile]] = defaultdict(dict)
-    for look in looks:
-        for identity, mapped in look.candidates.items():
-            users[identity][look.process.pid] = mapped
-    facts_of, unread, unopened = {}, [], Unopened()
+    for each in maps:
+        for mapped in each.candidates:
+            if mapped.identity not in known:
+                users[mapped.identity][each.process.pid] = mapped
+    facts_of, unread, unopened = dict(known), [], Unopened()
     for identity, mappings in users.items():
         try:
             facts_of[identity] = first_opened(mappings, describe, proc)
@@ -143,18 +122,19 @@ def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict
     return facts_of, (*unread, *unopened.sentences())
 
 
-def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessStack, ...]:
-    files = [(mapped, facts[identity]) for identity, mapped in look.candidates.items() if identity in facts]
+def _stacks(maps: ProcessMaps, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessStack, ...]:
+    files = [(mapped, facts[mapped.identity]) for mapped in maps.candidates if mapped.identity in facts]
     untraced = [
-        replace(_untraced(named.name, "", "shared"), doubt=named.doubt, instead=named.instead) for named in look.untraced
+        replace(_untraced(named.name, "", "shared"), doubt=named.doubt, instead=named.instead)
+        for named in untraced_in(file.path for file in maps.files)
     ]
     for mapped, held in files:
-        linked = "static" if mapped.path == look.executable else "shared"
+        linked = "static" if mapped.path == maps.executable else "shared"
         untraced += [
             replace(_untraced(name, version, linked, (mapped, held)), instead=INSTEAD.get(name, ""))
             for name, version in held.others
         ]
-    return (*_traceable(files, look.executable), *untraced)
+    return (*_traceable(files, maps.executable), *untraced)
 
 
 def _untraced(name: str, version: str, linked: str, *files: HeldTls) -> ProcessStack:
@@ -189,8 +169,8 @@ def _stack(name: str, files: list[HeldTls], executable: str | None, obstacle: st
     return ProcessStack(name, ", ".join(versions), "static" if static else "shared", obstacle, tuple(files))
 
 
-def _has_lower(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:
-    return any(has_lower(facts[identity].libraries) for identity in look.candidates if identity in facts)
+def _has_lower(maps: ProcessMaps, facts: Mapping[Identity, FileFacts]) -> bool:
+    return any(has_lower(facts[mapped.identity].libraries) for mapped in maps.candidates if mapped.identity in facts)
 
 
 def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container]:

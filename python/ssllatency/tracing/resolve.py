@@ -7,7 +7,7 @@ import argparse
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,26 +21,31 @@ from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Snapshot, Target, TracedLibrary
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.join import complete
+from ssllatency.probes.plan import FilePlan
+from ssllatency.stacks.file_names import has_library_name
 from ssllatency.stacks.registry import LIBRARIES
 from ssllatency.targets import (
     ExpectedFile,
     Hazards,
     Identity,
     MappedFile,
-    NoTlsFile,
     Problem,
     Process,
+    ProcessMaps,
     Selection,
     TracedFile,
     all_processes,
+    descriptor_of,
     fail,
     file_identity,
     hazards,
     listing,
     most_important,
     name_processes,
-    open_shared,
+    none_found,
+    opened,
     possible_hazards,
+    read_processes,
     root_of,
     select,
     tls_files,
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
 
 NO_SELECTION = Selection()
 _MOST_NAMED = 20
+_MOST_AHEAD = 32  # files planned side by side
 _WAIT_FOR_PROCESSES = "Add --wait if it starts later."
 _WAIT_FOR_TLS = "Add --wait if it starts a process for each connection, or loads a TLS library later."
 
@@ -124,16 +130,16 @@ def resolve(
 
     known_files = KnownFiles(source.facts)
     search = _Search(selection, processes, known_files, problems, wait)
-    untraced = _Untraced(() if selection.libraries else processes, known_files)
     nothing_yet = Resolved((), (), everyone, (), source, selection=selection)
-    ahead = _Ahead(source, untraced, partial(load_early, nothing_yet, stack))
+    ahead = _Ahead(source, partial(load_early, nothing_yet, stack))
     if not fork_server.is_running():  # else nothing is to keep it from reading files as soon as it is known which
         ahead.load()
-    found, left = search.files(Recogniser(source, known_files), ahead)
-    ahead.load()  # if that had to wait for files to be read, and none had to be
-    files, images = search.planned(found, source, stack)
+    with ExitStack() as passing:
+        found, left = search.files(source, ahead, passing)
+        ahead.load()  # if that had to wait for files to be read, and none had to be
+        files, images = search.planned(found, source, stack)
     targets = _targets(files, images, {process.pid: process.comm for process in processes})
-    notes = (*_left_out(left), *_replaced(targets), *untraced.notes(), *filter(None, (kernel_tls(),)))
+    notes = (*_left_out(left), *_replaced(targets), *search.untraced(), *filter(None, (kernel_tls(),)))
     warnings = (*problems.warnings, *known_files.unlooked)  # complete now that the notes are written
     known_files.save()
     return replace(
@@ -151,7 +157,8 @@ def resolve(
 
 
 class _Search:
-    """The search for the TLS files of the selected processes. `wait` as resolve() has it: with it there may be none."""
+    """The search for the TLS files of the selected processes, whose maps are read once; each file is opened and planned once.
+    `wait` as resolve() has it: with it there may be none."""
 
     def __init__(
         self,
@@ -164,15 +171,22 @@ class _Search:
         self._selection, self._processes, self._known_files = selection, processes, known_files
         self._problems, self._wait = problems, wait
         self._named = [file_identity(library) for library in selection.libraries]
+        self._maps: list[ProcessMaps] = []
+        self._facts: dict[Identity, FileFacts] = {}
+        self._plans: dict[Identity, FilePlan] = {}
 
-    def files(self, recogniser: Recogniser, ahead: _Ahead) -> tuple[list[TracedFile], list[TracedFile]]:
-        """The files to trace, and those for which there is no room."""
-        try:
-            files = self._mapped(recogniser, ahead)
-        except NoTlsFile as error:
-            if not self._wait and not self._selection.libraries:
-                raise SsllatencyError(self._none_found(error)) from None
-            files = []
+    def files(self, source: PlanSource, ahead: _Ahead, stack: ExitStack) -> tuple[list[TracedFile], list[TracedFile]]:
+        """The files to trace, planned and most of them open as long as `stack`, and those for which there is no room."""
+        self._maps = read_processes(self._processes, lambda _, error: self._problems(error), named=self._named)
+        tell = self._problems.warnings.append
+        holding = tls_files(self._maps, self._may_hold, stack, named=self._named, problem=self._problems, tell=tell)
+        files = []
+        for first in range(0, len(holding), _MOST_AHEAD):
+            some = holding[first : first + _MOST_AHEAD]
+            ahead.plan(file for file in some if file.descriptor is not None)
+            files += [file for held in some if (file := self._plan(held, source))]
+        if not files and not self._wait and not self._selection.libraries:
+            raise SsllatencyError(self._none_found())
         if self._selection.libraries:
             files = _of_named(files, self._selection.libraries, self._named, self._problems, wait=bool(self._wait))
         return most_important(files, MOST_LIBRARIES, self._named)
@@ -181,30 +195,57 @@ class _Search:
         self, found: Sequence[TracedFile], source: PlanSource, stack: ExitStack
     ) -> tuple[list[MappedFile], tuple[TracedImage, ...]]:
         """Those of the files that are still there, with `wait` those that are expected as well, and beside them their plans."""
-        files, images = _planned(found, source, stack, self._problems)
+        files, images = _planned(found, source, stack, self._problems, self._plans)
         fork_server.end()
         if self._wait:
             expected = find_expected(self._selection, self._processes, stack)
             files, images = _with_expected(files, images, expected, source)
         return files, _marked(files, images, self._named) if self._named else images
 
-    def _mapped(self, recogniser: Recogniser, ahead: _Ahead) -> list[TracedFile]:
-        """The TLS files that the processes map. NoTlsFile where there is none."""
-        return tls_files(
-            self._processes,
-            recogniser,
-            holds=recogniser.holds,
-            named=self._named,
-            problem=self._problems,
-            tell=self._problems.warnings.append,
-            ahead=ahead.plan,
-        )
+    def untraced(self, *, beside_openssl: bool = True) -> tuple[str, ...]:
+        """Sentences about the TLS of these processes that isn't traced; none where libraries were asked for."""
+        if self._selection.libraries:
+            return ()
+        stacks = tls_stacks(self._maps, self._known_files.describe, self._facts)
+        self._known_files.save()
+        return tuple(listing.untraced(stacks, beside_openssl=beside_openssl))
 
-    def _none_found(self, error: NoTlsFile) -> str:
+    def _may_hold(self, fd: int, mapping: MappedFile, root: str) -> bool:
+        """Whether the file may hold TLS that is traced: one that is called a TLS library, for its plan says what is wrong with
+        it, and others by what is in them."""
+        if has_library_name(mapping.path):
+            return True
+        self._facts[mapping.identity] = NOTHING  # if it can't be read
+        self._facts[mapping.identity] = facts = self._known_files.describe(fd, mapping.path, root)
+        return bool(facts.libraries)
+
+    def _plan(self, file: TracedFile, source: PlanSource) -> TracedFile | None:
+        """The file as what its plan says that it is, None where nothing of it is traced; by the way, what else is in it."""
+        try:
+            with opened(file) as fd:
+                root = root_of(file.pid)
+                if not self._selection.libraries:
+                    self._describe(fd, file.mapping, root)
+                plan = source.plan(f"/proc/self/fd/{fd}", file.path, root)
+        except SsllatencyError as error:
+            self._problems(error)
+            return None
+        if not is_traced(plan):
+            return None
+        if file.descriptor is not None:  # else it is planned once more when it is opened for good
+            self._plans[file.mapping.identity] = plan
+        return replace(file, kind=plan.kind)
+
+    def _describe(self, fd: int, mapping: MappedFile, root: str) -> None:
+        if mapping.identity not in self._facts:
+            self._facts[mapping.identity] = NOTHING  # if it can't be read, which is told of its plan
+            with suppress(SsllatencyError):
+                self._facts[mapping.identity] = self._known_files.describe(fd, mapping.path, root)
+
+    def _none_found(self) -> str:
         """The TLS that was found and isn't traced: where there is some, that is the reason, and no library is waited for."""
         advice = "" if self._wait is None or self._selection.everything else f" {_WAIT_FOR_TLS}"
-        other = untraced_notes(self._processes, self._known_files, beside_openssl=False)
-        return " ".join(other) or f"{error}{advice}"
+        return " ".join(self.untraced(beside_openssl=False)) or f"{none_found(self._processes)}{advice}"
 
 
 def _with_expected(
@@ -235,35 +276,12 @@ class _Problems:
         self.warnings.append(str(error))
 
 
-class _Untraced:
-    """The TLS of these processes that isn't traced, looked for once."""
-
-    def __init__(self, processes: Sequence[Process], known_files: KnownFiles) -> None:
-        self._processes, self._known_files = processes, known_files
-        self._notes: tuple[str, ...] | None = None
-
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about it."""
-        if self._notes is None:
-            self._notes = untraced_notes(self._processes, self._known_files, beside_openssl=True) if self._processes else ()
-        return self._notes
-
-    def look_ahead(self, planned: Collection[tuple[int, int]]) -> None:
-        """Looks into the other files: `planned` ones, by device and inode, are being read."""
-
-        def describe(fd: int, path: str, root: str) -> FileFacts:
-            status = os.fstat(fd)
-            return NOTHING if (status.st_dev, status.st_ino) in planned else self._known_files.describe(fd, path, root)
-
-        tls_stacks(self._processes, describe)
-
-
 class _Ahead:
-    """Has files planned by other processes, if they aren't yet, and does meanwhile in this one what else takes its time: it
-    looks for what isn't traced, and loads what will follow later processes, which is `following` then."""
+    """Has files planned by other processes, if they aren't yet, and loads meanwhile in this one what will follow later
+    processes, which is `following` then."""
 
-    def __init__(self, source: PlanSource, untraced: _Untraced, load: Callable[[], Following | None]) -> None:
-        self._source, self._untraced, self._load = source, untraced, load
+    def __init__(self, source: PlanSource, load: Callable[[], Following | None]) -> None:
+        self._source, self._load = source, load
         self._is_loaded = False
         self.following: Following | None = None
 
@@ -273,16 +291,10 @@ class _Ahead:
             self._is_loaded = True
             self.following = self._load()
 
-    def plan(self, opened: Iterable[tuple[int, str, str]]) -> None:
-        """Plans files, each given by its descriptor, its path and the root of a process that maps it."""
-        opened = list(opened)
-        planned = {(status.st_dev, status.st_ino) for status in (os.fstat(fd) for fd, _, _ in opened)}
-        files = [file_of(f"/proc/self/fd/{fd}", path, root) for fd, path, root in opened]
-        self._source.make_ahead(files, meanwhile=partial(self._meanwhile, planned))
-
-    def _meanwhile(self, planned: Collection[tuple[int, int]]) -> None:
-        self.load()
-        self._untraced.look_ahead(planned)
+    def plan(self, files: Iterable[TracedFile]) -> None:
+        """Plans files that are open."""
+        named = [file_of(f"/proc/self/fd/{file.descriptor}", file.path, root_of(file.pid)) for file in files]
+        self._source.make_ahead(named, meanwhile=self.load)
 
 
 def _of_named(
@@ -300,13 +312,13 @@ def _of_named(
 
 
 def _planned(
-    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem
+    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem, plans: Mapping[Identity, FilePlan]
 ) -> tuple[list[MappedFile], tuple[TracedImage, ...]]:
     """Those of the files that are still there, and beside them their plans."""
-    opened = _opened(files, source, stack, problem)
-    if files and not opened:
+    kept = _opened(files, source, stack, problem, plans)
+    if files and not kept:
         raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
-    return [file.mapping for file, _ in opened], _completed([image for _, image in opened])
+    return [file.mapping for file, _ in kept], _completed([image for _, image in kept])
 
 
 def _select(selection: Selection, problem: Problem, wait: bool | None) -> tuple[Selection, list[Process]]:
@@ -351,13 +363,6 @@ def _marked(files: Sequence[MappedFile], images: Iterable[TracedImage], named: C
     return tuple(replace(image, companion=file.identity not in named) for file, image in pairs)
 
 
-def untraced_notes(processes: Iterable[Process], known_files: KnownFiles, *, beside_openssl: bool) -> tuple[str, ...]:
-    """Sentences about the TLS of these processes that isn't traced."""
-    stacks = tls_stacks(processes, known_files.describe)
-    known_files.save()
-    return tuple(listing.untraced(stacks, beside_openssl=beside_openssl))
-
-
 def _dangers(everyone: bool) -> Hazards:
     """Return what a process could bring on which the probes are set, which those that share the files may be, and later ones.
 
@@ -369,9 +374,14 @@ def _dangers(everyone: bool) -> Hazards:
     return replace(possible, shadow_stack=hazards(process.pid for process in all_processes()).shadow_stack)
 
 
+def is_traced(plan: FilePlan) -> bool:
+    """Whether anything of the file is traced: nothing is of another processor's, which an emulator has mapped."""
+    return bool(plan.operations) and plan.machine == kernel.machine()
+
+
 class Recogniser:
-    """Says what a file that may hold TLS is by planning it: the plan is in the cache when the file is planned for good. Another
-    processor's file, which an emulator has mapped, is none."""
+    """Says what a file that may hold TLS is by planning it, of processes that come later: the plan is known when the file is
+    planned for good."""
 
     def __init__(self, source: PlanSource, known_files: KnownFiles) -> None:
         self._source, self._known_files = source, known_files
@@ -382,7 +392,7 @@ class Recogniser:
 
     def __call__(self, fd: int, path: str, root: str) -> str:
         plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
-        return plan.kind if plan.operations and plan.machine == kernel.machine() else ""
+        return plan.kind if is_traced(plan) else ""
 
 
 def open_images(
@@ -393,21 +403,27 @@ def open_images(
 
 
 def _opened(
-    files: Iterable[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem = fail
+    files: Iterable[TracedFile],
+    source: PlanSource,
+    stack: ExitStack,
+    problem: Problem = fail,
+    plans: Mapping[Identity, FilePlan] | None = None,
 ) -> list[tuple[TracedFile, TracedImage]]:
-    """The files that can be opened, planned, and open as long as `stack`. `problem` takes the SsllatencyError of one that can't
-    any more: all that mapped it have ended or unloaded it since it was found, or it has been written to."""
-    opened = []
+    """The files that can be opened, planned unless their `plans` are known, and open as long as `stack`. `problem` takes the
+    SsllatencyError of one that can't any more: all that mapped it have ended or unloaded it since it was found, or it has been
+    written to."""
+    kept = []
     for file in files:
         try:
-            fd = open_shared(file)
+            fd = descriptor_of(file)
             stack.callback(os.close, fd)
-            plan = source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid))
+            plan = (plans or {}).get(file.mapping.identity)
+            plan = plan or source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid))
         except SsllatencyError as error:
             problem(error)
             continue
-        opened.append((file, TracedImage(plan, f"/proc/self/fd/{fd}", file.pids)))
-    return opened
+        kept.append((file, TracedImage(plan, f"/proc/self/fd/{fd}", file.pids)))
+    return kept
 
 
 def _completed(images: Sequence[TracedImage], beside: Sequence[TracedImage] = ()) -> tuple[TracedImage, ...]:

@@ -20,6 +20,7 @@ from ssllatency.targets import (
     open_expected,
     open_mapped,
     open_shared,
+    read_processes,
     tls_files,
 )
 
@@ -77,10 +78,12 @@ def test_a_twin_hides_no_library(proc: Path, add_process: AddProcess, files: tup
     order = files if first == 0 else tuple(reversed(files))
     for pid, file in zip((10, 20), order, strict=True):
         map_as(add_process(pid), FIRST, file)
-    recognise = lambda fd, *_: os.read(fd, 100).decode().strip()  # noqa: E731
     holds = lambda fd, *_: not os.pread(fd, 1, 0).startswith(b" ")  # noqa: E731
-    (found,) = tls_files(all_processes(proc), recognise, proc, holds=holds)
-    assert (found.kind, found.path, found.pids) == ("libssl", str(files[0]), ((10, 20)[first],))
+    with ExitStack() as stack:
+        (found,) = tls_files(read_processes(all_processes(proc), lambda *_: None, proc), holds, stack, proc)
+        assert (found.path, found.pids) == (str(files[0]), ((10, 20)[first],))
+        assert found.descriptor is not None
+        assert os.pread(found.descriptor, 100, 0) == b"libssl"
     with os.fdopen(open_shared(found, proc)) as opened:
         assert opened.read() == "libssl"
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
 from ssllatency.stacks.by_name import BY_NAME
 from ssllatency.stacks.registry import INSTEAD
-from ssllatency.targets import Survey, all_processes, listing, survey, tls_stacks
+from ssllatency.targets import Process, Survey, all_processes, listing, read_processes, survey, tls_stacks
+from ssllatency.targets.survey import ProcessStack
 
 AddProcess = Callable[..., Path]
 ERLANG = "Erlang's own TLS"
@@ -92,6 +93,10 @@ def look(proc: Path, describe: Describer) -> Survey:
     return survey(all_processes(proc), describe, proc)
 
 
+def stacks_of(processes: Iterable[Process], describe: Describer, proc: Path) -> dict[Process, tuple[ProcessStack, ...]]:
+    return tls_stacks(read_processes(processes, lambda *_: None, proc), describe, {}, proc)
+
+
 def test_the_table(host: Path, describe: Describer) -> None:
     assert listing.rows(look(host, describe)) == [
         ("10 +2", "nginx", "", "", "OpenSSL 3.0.19", "shared", "yes"),
@@ -117,7 +122,7 @@ def test_no_row_contradicts_itself(proc: Path, add_process: AddProcess, maps_lin
         ("BoringSSL", "shared", "no"),
         ("rustls 0.23.4", "shared", "no"),
     ]
-    assert listing.untraced(tls_stacks(all_processes(proc), Describer(), proc), beside_openssl=True) == [
+    assert listing.untraced(stacks_of(all_processes(proc), Describer(), proc), beside_openssl=True) == [
         "Some of the TLS of python3 (PID 10) can't be traced: BoringSSL shows no names.",
         f"rustls, which isn't traced, is mapped by python3 (PID 10) as well. {INSTEAD['rustls']}",
     ]
@@ -141,13 +146,13 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
 
 def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer) -> None:
     processes = [process for process in all_processes(host) if process.pid in (30, 40, 50)]
-    assert listing.untraced(tls_stacks(processes, describe, host), beside_openssl=False) == [
+    assert listing.untraced(stacks_of(processes, describe, host), beside_openssl=False) == [
         "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced.",
         "hidden (PID 40) can't be traced: OpenSSL shows no names.",
         f"The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced. {OF[JAVA]}",
     ]
     mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
-    assert listing.untraced(tls_stacks(mixed, describe, host), beside_openssl=True) == [
+    assert listing.untraced(stacks_of(mixed, describe, host), beside_openssl=True) == [
         f"Mbed TLS, which isn't traced, is mapped by mixed (PID 60) as well. {OF['Mbed TLS']}"
     ]
 
@@ -183,7 +188,7 @@ def test_erlang_is_told_by_its_virtual_machine(
     found = look(proc, describe)
     assert [row[4:] for row in listing.rows(found)] == [(ERLANG, "shared", "no")]
     assert OF[ERLANG] in listing.sentences(found)
-    assert listing.untraced(tls_stacks(all_processes(proc), describe, proc), beside_openssl=True) == [
+    assert listing.untraced(stacks_of(all_processes(proc), describe, proc), beside_openssl=True) == [
         f"Erlang's own TLS, which isn't traced, is mapped by beam.smp (PID 10) as well. {OF[ERLANG]}"
     ]
 

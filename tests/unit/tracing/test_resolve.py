@@ -9,8 +9,9 @@ import mmap
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ import pytest
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
+from ssllatency.facts import NOTHING
 from ssllatency.probes.plan import FilePlan
-from ssllatency.targets import MappedFile, Selection, TracedFile, mapped_files
+from ssllatency.targets import MappedFile, Selection, TracedFile, files, mapped_files, maps, process_of
 from ssllatency.tracing import resolve
+from ssllatency.tracing.file_facts import KnownFiles
+from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, _with_companions
 
 Found = Callable[[str], tuple[TracedFile, Callable[[], None]]]
@@ -28,6 +32,9 @@ Found = Callable[[str], tuple[TracedFile, Callable[[], None]]]
 
 class Source:
     """Plans every file alike, but for those called "damaged"."""
+
+    def make_ahead(self, _files: object, **_options: object) -> None:
+        """Nothing takes time here."""
 
     def plan(self, path: str, label: str, _root: str) -> FilePlan:
         assert Path(path).read_bytes()
@@ -151,6 +158,71 @@ def test_what_follows_later_processes_is_loaded_before_files_are_known(
             assert not resolved.waits
     assert loaded == [selection] * 2
     assert first.following is again.following is following
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, object]]:
+    """How often the maps of a process were read, a file was opened through a mapping, and a plan was asked for."""
+    counts: Counter[tuple[str, object]] = Counter()
+
+    def count(where: object, name: str, what: Callable[..., tuple[str, object]]) -> None:
+        real = getattr(where, name)
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            counts[what(*arguments)] += 1
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(where, name, counting)
+
+    count(maps, "told_apart", lambda pid, *_: ("maps", pid))
+    count(files, "open_mapped", lambda _pid, mapping, *_: ("open", mapping.identity))
+    count(PlanSource, "plan", lambda _self, _path, label, *_: ("plan", label))
+    return counts
+
+
+def test_maps_are_read_once_and_a_file_is_opened_and_planned_once(
+    user_of_openssl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: Counter[tuple[str, object]]
+) -> None:
+    """Also where nothing is kept of the last run."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    options = argparse.Namespace(no_return_probes=False, no_cache=False, wait=False)
+    for _ in range(2):
+        counted.clear()
+        with ExitStack() as stack:
+            resolved = resolve.resolve(Selection(pids=(user_of_openssl,)), options, stack)
+            assert len(resolved.images) == 2
+        assert {("maps", user_of_openssl), *(("plan", image.plan.path) for image in resolved.images)} <= counted.keys()
+        assert {("open", file.identity) for file in resolved.files} <= counted.keys()
+        assert set(counted.values()) == {1}
+
+
+def test_only_what_is_traced_stays_open(user_of_openssl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(resolve, "MOST_LIBRARIES", 1)
+    options = argparse.Namespace(no_return_probes=False, no_cache=False, wait=False)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with ExitStack() as stack:
+        resolved = resolve.resolve(Selection(pids=(user_of_openssl,)), options, stack)
+        assert len(resolved.images) == 1
+        assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
+        assert any("There is room for 1 files" in note for note in resolved.notes)
+
+
+def test_a_damaged_file_ends_the_search_only_where_its_process_was_named(
+    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which it is, its plan says."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (damaged, _), own = found("libssl-damaged.so"), process_of(os.getpid())
+    assert own
+    for fatal in (False, True):
+        problems = resolve._Problems(fatal=fatal)
+        search = resolve._Search(Selection(pids=(own.pid,)), [own], KnownFiles(lambda *_: NOTHING), problems, wait=True)
+        ahead = resolve._Ahead(SOURCE, lambda: None)
+        with ExitStack() as stack, suppress(SsllatencyError) if not fatal else pytest.raises(ElfError, match="is damaged"):
+            files, _ = search.files(SOURCE, ahead, stack)
+            assert damaged.path not in [file.path for file in files]
+        assert problems.warnings == ([] if fatal else [f"{damaged.path} is damaged."])
 
 
 def test_who_may_come_is_waited_for_where_that_is_asked_for() -> None:
