@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
+from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import Moment
@@ -73,6 +74,15 @@ class TracedImage:
     labels: Mapping[str, FieldPath] = field(default_factory=dict, compare=False)
 
 
+@dataclass(frozen=True)
+class Linking:
+    """A decision on the links of a run's probes: by which method they are made, and whether every process has its own, rather
+    than all of them one with a filter in the program."""
+
+    method: Method
+    each_process: bool
+
+
 MOST_NAMES = int(abi.FollowLimits.NAMES)  # the most names by which processes that start later become targets
 
 
@@ -89,7 +99,7 @@ class Request:
     where it is loaded already; its creator closes it. `childless`: none of the targets can start a process. `wait`: no process
     that makes calls needs to exist yet. `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf",
     "multi" or, libbpf's only, "session"; `links`: "auto", "process" (links of its own for each) or "shared" (one link and a
-    filter in the program). bpftrace knows none of these four.
+    filter in the program). bpftrace knows none of these four. `linking`: what these come to, where that is decided already.
     """
 
     images: tuple[TracedImage, ...]
@@ -110,6 +120,7 @@ class Request:
     before: Moment | None = None
     spares: bool = False
     extremes: bool = True
+    linking: Linking | None = None
 
 
 class AttachError(SsllatencyError):

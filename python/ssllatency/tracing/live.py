@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ssllatency.engines import choice, doctor, resources
-from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.base import Request
 from ssllatency.engines.source import Attached
 from ssllatency.errors import SsllatencyError
@@ -109,15 +108,14 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
     """Return the request of the options that all these commands have."""
+    from ssllatency.engines.attach.links import needs_own_links
     from ssllatency.tracing.follow import childless, rules_for
 
     wait = getattr(arguments, "wait", False)
-    own = bool(resolved.spared) or arguments.links == "process" or may_be_one_file(resolved.images)
-    return Request(
+    asked = Request(
         resolved.images,
         resolved.targets,
         resolved.everyone,
-        follow=rules_for(resolved.selection, wait=wait or own),
         following=resolved.following,
         childless=childless(resolved.selection),
         role=arguments.role,
@@ -130,7 +128,9 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         before=resolved.before,
         spares=bool(resolved.spared),
         extremes=getattr(arguments, "extremes", True),
+        linking=resolved.linking,
     )
+    return replace(asked, follow=rules_for(resolved.selection, wait=wait or needs_own_links(asked)))
 
 
 def _hit_costs(*, keep: bool) -> HitCosts | None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
-from ssllatency.engines.base import TracedImage
+from ssllatency.engines.base import Linking, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
@@ -78,7 +78,7 @@ class Resolved:
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
     `known_files` is what is known of the content of files. `waits`: nobody maps any of the files yet, and that is no error.
     `before`: what the processes had done when they were found. `spared`: by number of an image, the processes that map it and
-    must not get its probes.
+    must not get its probes. `linking`: how the probes of the others are linked, once that is decided.
     """
 
     images: tuple[TracedImage, ...]
@@ -94,6 +94,7 @@ class Resolved:
     waits: bool = False
     before: Moment | None = None
     spared: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    linking: Linking | None = None
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""

@@ -417,6 +417,7 @@ def test_a_command_that_measures_handshakes_has_all_that_is_asked_of_its_options
         source=None,
         before=None,
         spared={},
+        linking=None,
     )
     assert isinstance(request_for(resolved, arguments), HandshakeRequest)
 

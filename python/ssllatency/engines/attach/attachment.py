@@ -27,7 +27,7 @@ from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
 from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
-from ssllatency.engines.attach.links import Linker, choose_method, links_each_process, may_link_each
+from ssllatency.engines.attach.links import Linker, decide, links_each_process, may_link_each, method_of_programs
 from ssllatency.engines.attach.loaded import Loaded
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
 from ssllatency.engines.attach.processes import Processes
@@ -80,7 +80,8 @@ class Attachment:
         loaded already and closed later than this one, whose `processes` serve both."""
         self.request, self._choice = request, ProgramChoice(programs, more, tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
-        self.method = choose_method(request, sessions=self.object.sessions)
+        linking = request.linking or decide(request)
+        self.method = method_of_programs(request, linking.method, sessions=self.object.sessions)
         self.operations = numbered(request.images, later=request.follow is not None)
         self.images = list(request.images)
         self._beside = beside
@@ -88,8 +89,9 @@ class Attachment:
         if beside:
             beside._others_beside.append(self)
         self.processes: Processes = beside.processes if beside else Processes(request)
-        followed = request if self.following else replace(request, follow=None)
-        self.each_process = links_each_process(followed, self.method)
+        self.each_process = linking.each_process
+        if request.follow and not self.following:  # as the kernel refuses, nobody comes who would share the links
+            self.each_process = links_each_process(replace(request, follow=None), self.method)
         self.processes.filtered |= self._filtered
         self._probes = TierProbes(
             self.operations,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.sites import Sites
-from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.base import AttachError, Linking, Request, TracedImage
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.engines.resources import take_all_files
@@ -22,22 +22,33 @@ LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
 
 
-def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
-    """The way of attaching that is asked for, or the newest that serves; no session where the programs can't be one."""
+def decide(request: Request) -> Linking:
+    """Return how the probes of a request are linked. AttachError where this kernel has no such way."""
+    method = _method(request)
+    return Linking(method, links_each_process(request, method))
+
+
+def method_of_programs(request: Request, method: kernel.Method, *, sessions: bool) -> kernel.Method:
+    """The method for an object's programs, which without `sessions` can't be one. AttachError where one was asked for."""
+    if sessions or method is not kernel.Method.SESSION:
+        return method
+    if request.method != "auto":
+        raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
+    return kernel.Method.MULTI
+
+
+def _method(request: Request) -> kernel.Method:
+    """The way of attaching that is asked for, or the newest that serves."""
     auto = request.method == "auto"
     method = kernel.best_method() if auto else kernel.Method(request.method)
     if request.budget is not None and method is kernel.Method.SESSION and auto:
         method = kernel.Method.MULTI  # a session whose probes are removed would lose its calls that run
-    if method is kernel.Method.SESSION and not sessions:
-        if not auto:
-            raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
-        method = kernel.Method.MULTI
     if not auto and kernel.lacks(method):
         raise AttachError(
             f"this kernel can't attach by {method}, which came with Linux {kernel.SINCE[method]}: leave out --attach, "
             f"or take {kernel.best_method()}."
         )
-    if not _needs_own_links(request) or _covers_all_threads(method):
+    if not needs_own_links(request) or _covers_all_threads(method):
         return method
     if auto:
         return kernel.Method.PERF
@@ -47,7 +58,7 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
     )
 
 
-def _needs_own_links(request: Request) -> bool:
+def needs_own_links(request: Request) -> bool:
     """Whether no link can be shared: files that may be one to the kernel, processes that must get no probe, or asked for."""
     return may_be_one_file(request.images) or request.spares or request.links == "process"
 
@@ -72,7 +83,7 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
     one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own. Where the kernel drops the
     hits of other threads than a link's, no filter in the program brings them back: they share.
     """
-    if _needs_own_links(request):
+    if needs_own_links(request):
         return True
     others_may_come = request.follow is not None and not request.childless
     if request.links == "shared" or request.everyone or request.wait or others_may_come:

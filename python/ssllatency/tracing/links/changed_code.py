@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from ssllatency.engines.attach.links import LINK_EACH_PROCESS, choose_method, links_each_process
+from ssllatency.engines.attach.links import LINK_EACH_PROCESS, decide
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
@@ -51,13 +51,13 @@ OWN_LINKS = (
 
 
 def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) -> Resolved:
-    """The targets without the processes that must not get probes, which the notes name. SsllatencyError where nothing
-    is left, or the options allow no other way."""
-    method = choose_method(request)
-    shared = not links_each_process(request, method)
+    """The targets without the processes that must not get probes, which the notes name, and how the probes of the others are
+    linked. SsllatencyError where nothing is left, or the options allow no other way."""
+    linking = decide(request)
+    shared = not linking.each_process
     states = _states_of_all(resolved.images, everyone=shared)
     if not states:
-        return resolved
+        return replace(resolved, linking=linking)
     sentence = _sentence(states, resolved.images)
     changed = {
         number: frozenset(pid for pid, state in of_image.items() if state in _NEVER) for number, of_image in states.items()
@@ -72,7 +72,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
     left = {pid for image in images for pid in image.pids}
     if not left and not getattr(arguments, "wait", False):
         raise SsllatencyError(f"{sentence} No other process is left to trace: restart it without {_cause(states)}.")
-    if endangered and method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
+    if endangered and linking.method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
         raise SsllatencyError(
             f"{sentence} This kernel can't spare it where many are traced: name up to {LINK_EACH_PROCESS} by -p."
         )
@@ -82,6 +82,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
         targets=_targets(resolved.targets, resolved.images, states),
         notes=(*resolved.notes, f"{sentence} {OWN_LINKS}" if shared and endangered else sentence),
         spared={number: pids for number, pids in changed.items() if pids},
+        linking=decide(replace(request, images=images, spares=endangered)),
     )
 
 

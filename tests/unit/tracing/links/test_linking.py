@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the probes of a run are linked is decided once, with who must get none, and the attachment keeps to it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.base import Linking, Request, Side, TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.kernel import Method
+from ssllatency.model.snapshot import Target, TracedLibrary
+from ssllatency.probes.plan import FilePlan
+from ssllatency.targets import CodeState, Selection
+from ssllatency.tracing import live
+from ssllatency.tracing.links import changed_code
+from ssllatency.tracing.resolve import Resolved
+
+PIDS = (1 << 22, (1 << 22) + 1)  # past the greatest PID
+OPTIONS = argparse.Namespace(role=Side.SERVER, attach="auto", links="auto", no_cache=True)
+LIBRARY = TracedLibrary("/lib/libssl.so.3", "", "")
+OBJECT: Any = SimpleNamespace(sessions=True)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """A kernel with links of many sites, which is asked for its best method."""
+    best = Mock(return_value=Method.MULTI)
+    monkeypatch.setattr(kernel, "best_method", best)
+    monkeypatch.setattr(kernel, "filters_whole_processes", lambda: True)
+    return best
+
+
+def resolved(*, changed: bool, monkeypatch: pytest.MonkeyPatch) -> Resolved:
+    """Two processes that map a file, of which the first has changed its code or hasn't."""
+    states = {0: {PIDS[0]: CodeState.CHANGED}} if changed else {}
+    monkeypatch.setattr(changed_code, "_states_of_all", lambda *_, **__: states)
+    image = TracedImage(FilePlan("/lib/libssl.so.3", "", "", "libssl", (), ()), "/lib/libssl.so.3", PIDS)
+    targets = tuple(Target(pid, "server", (LIBRARY,)) for pid in PIDS)
+    found = Resolved((image,), targets, False, (), cast("Any", None), selection=Selection(comms=("server",)))
+    return changed_code.spared(found, live.request(found, OPTIONS), OPTIONS)
+
+
+def followed(found: Resolved) -> Request:
+    return replace(live.request(found, OPTIONS), following=cast("Any", Mock()))
+
+
+@pytest.mark.parametrize(("changed", "each"), [(False, False), (True, True)])
+def test_the_attachment_keeps_to_what_was_decided(
+    monkeypatch: pytest.MonkeyPatch, asked: Mock, changed: bool, each: bool
+) -> None:
+    """Who comes later shares the links, unless somebody must get none."""
+    found = resolved(changed=changed, monkeypatch=monkeypatch)
+    assert found.linking == Linking(Method.MULTI, each)
+    asked.reset_mock()
+    attachment = Attachment(followed(found), OBJECT)
+    assert (attachment.method, attachment.each_process) == (Method.MULTI, each)
+    asked.assert_not_called()
+
+
+@pytest.mark.usefixtures("asked")
+def test_where_the_kernel_follows_nobody_few_processes_have_links_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = resolved(changed=False, monkeypatch=monkeypatch)
+    monkeypatch.setattr("ssllatency.engines.attach.processes.Processes._follow", lambda *_: None)
+    assert Attachment(live.request(found, OPTIONS), OBJECT).each_process
+
+
+def test_programs_that_cannot_be_sessions_are_linked_otherwise(monkeypatch: pytest.MonkeyPatch, asked: Mock) -> None:
+    asked.return_value = Method.SESSION
+    found = resolved(changed=False, monkeypatch=monkeypatch)
+    assert found.linking
+    assert found.linking.method is Method.SESSION
+    other: Any = SimpleNamespace(sessions=False)
+    assert Attachment(followed(found), other).method is Method.MULTI
