@@ -64,10 +64,11 @@ def resolved_ahead(
     handshakes: bool = False,
     modules: Sequence[str] = (),
     load: Callable[[Resolved], None] | None = None,
+    choose: Callable[[Resolved], Resolved] = lambda resolved: resolved,
 ) -> Resolved:
     """Return what is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned:
     `modules`, which the caller imports once this is done, and what follows later processes. `load` may have more loaded, and
-    gets what is known before any file is."""
+    gets what is known before any file is. `choose` leaves out what isn't to be traced, or raises SsllatencyError."""
 
     def load_early(known: Resolved, stack: ExitStack) -> Following | None:
         from ssllatency.tracing.follow import load_early
@@ -82,7 +83,7 @@ def resolved_ahead(
                 load(replace(known, following=following))
         return following
 
-    resolved = resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
+    resolved = choose(resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early))
     end_if_asked()
     from ssllatency.tracing.links.changed_code import spared
 

@@ -6,22 +6,16 @@ Ends after -d seconds or --count lines, on Ctrl-C or SIGTERM."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from functools import partial
 
 from ssllatency.cli import options
 from ssllatency.cli.live.printers.call_printer import CallPrinter
-from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, Whom
-from ssllatency.errors import SsllatencyError, did_you_mean
+from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Outcome
-from ssllatency.probes.choice import chosen
 from ssllatency.targets import Selection
-from ssllatency.tracing import live
-from ssllatency.tracing.follow import Follower
-from ssllatency.tracing.resolve import Resolved
+from ssllatency.tracing import call_sources, live
 
 SUMMARY = "print one line for each TLS call as it ends, or for each handshake"
 EXAMPLES = (
@@ -61,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="add who shook hands to handshakes, and to calls that end one: sni, alpn, port, peer")  # fmt: skip
     options.add_peer_prefix_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    options.expert(parser).add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
+    options.expert(parser).add_argument("--buffer", type=options.whole, default=call_sources.RING_BYTES >> 10, metavar="KIB",
                         help="size of the buffer for what has ended and isn't printed yet, in KiB "
-                             f"({RING_BYTES >> 10})")  # fmt: skip
+                             f"({call_sources.RING_BYTES >> 10})")  # fmt: skip
     parser.add_argument("--columns", type=options.whole, help=argparse.SUPPRESS)  # the width of a pane of `top`
     options.add_attaching_options(parser)
     options.add_budget_options(parser)
@@ -99,13 +93,9 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 
 
 def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:
-    resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack, handshakes=bool(arguments.by)))
-    event_filter = EventFilter(arguments.min, frozenset(map(Outcome, arguments.outcome or Outcome)))
-    whom = Whom(arguments.by, arguments.peer_prefix) if arguments.by else None
-    session = SnoopSession(live.request(resolved, arguments), event_filter, arguments.buffer << 10, whom)
-    stack.callback(session.close)
-    session.attach()
-    follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
+    choose = partial(call_sources.only, arguments.function)
+    resolved = live.resolved_ahead(selection, arguments, stack, handshakes=bool(arguments.by), choose=choose)
+    session, follower = call_sources.attach(resolved, arguments, stack)
     live.announce(resolved, arguments.duration)
     CallPrinter(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()
 
@@ -120,26 +110,3 @@ def _print_handshakes(selection: Selection, arguments: argparse.Namespace, stack
     session, follower = attach(Ability.SINGLES, resolved, arguments, stack, one_by_one=True)
     live.announce(resolved, arguments.duration, what="handshakes")
     HandshakePrinter(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()
-
-
-def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
-    """The functions that the user named, and only the files that contain any of them."""
-    if not patterns:
-        return resolved
-    parts = [(_chosen(patterns, [image]), file) for image, file in zip(resolved.images, resolved.files, strict=True)]
-    images = tuple(image for kept, _ in parts for image in kept)
-    if not images:
-        names = {planned.operation for image in resolved.images for planned in image.plan.operations}
-        raise SsllatencyError(
-            f"no function that is traced here matches {' or '.join(patterns)}: {did_you_mean(patterns[0], names)}"
-            "`ssllatency probes` lists them."
-        )
-    return replace(resolved, images=images, files=tuple(file for kept, file in parts if kept))
-
-
-def _chosen(patterns: list[str] | None, images: Sequence[TracedImage]) -> list[TracedImage]:
-    """The functions that the user named, and only the images that contain any of them."""
-    if not patterns:
-        return list(images)
-    parts = (replace(image, plan=chosen(image.plan, patterns)) for image in images)
-    return [image for image in parts if image.plan.operations]

@@ -54,24 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     engine_name = live.prepare(arguments.engine)
     with ExitStack() as stack:
-        resolved = live.resolved_ahead(selection, arguments, stack, modules=[choice.module(engine_name)])
-        from ssllatency.engines.source import Ability, can_follow
-        from ssllatency.tracing.follow import Follower
+        modules = [choice.module(engine_name), "ssllatency.tracing.function_sources"]
+        resolved = live.resolved_ahead(selection, arguments, stack, modules=modules)
+        from ssllatency.tracing.function_sources import attach  # brought in by now
 
-        engine = choice.engine(engine_name)
-        request = replace(
-            live.request(resolved, arguments),
-            linear=arguments.hist,
-            maximum_processes=arguments.max_processes,
-            floor=arguments.floor,
-        )
-        if arguments.budget is not None and Ability.BUDGET not in engine.abilities:
-            from ssllatency.tracing.forecast import refuse_beyond
-
-            refuse_beyond(engine.name, arguments.budget, resolved, request.hit_costs() if request.hit_costs else None)
-        source = engine.attach(request)
-        stack.callback(source.close)
-        follower = Follower(source, resolved, stack) if can_follow(source) else None
+        source, follower = attach(engine_name, resolved, arguments, stack)
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
         fail_if = FailIf(arguments.fail_if)
         end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)

@@ -23,8 +23,8 @@ SOURCES = (BpftraceSession, FullSession, HandshakeSession, SnoopSession, TraceSe
 PACKAGE = Path(ssllatency.__file__).parent
 # Rooms that attach what the options ask for, of any source.
 ROOMS = ("cli/live", "export", "tracing", "output")
-# The module that chooses among sources by what is wanted, and the printer of calls, which takes a ring's records apart.
-CHOOSE = {"tracing/handshake_sources.py", "cli/live/snoop.py", "cli/live/printers/call_printer.py"}
+# The modules that choose among sources by what is wanted, and the printer of calls, which takes a ring's records apart.
+CHOOSE = {"tracing/handshake_sources.py", "tracing/call_sources.py", "cli/live/printers/call_printer.py"}
 
 
 def members(protocol: type) -> set[str]:
