@@ -16,6 +16,7 @@ from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.engines.sessions.trace import TraceSession
+from ssllatency.host.kernel import machine
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
 from ssllatency.probes.plan import FilePlan, Role
 from ssllatency.probes.planner import plan_image
@@ -24,7 +25,7 @@ from tests.bpf.compiling import SOURCES
 from tests.stock import with_return_probes
 
 # int3, and the brk that arm64's kernel takes for uprobes (BRK64_OPCODE_UPROBES).
-BREAKPOINT = {"x86-64": b"\xcc", "aarch64": bytes.fromhex("a00020d4")}[kernel.machine()]
+BREAKPOINT = {"x86-64": b"\xcc", "aarch64": bytes.fromhex("a00020d4")}[machine()]
 METHODS = ("perf", "multi", "session")
 
 
@@ -41,7 +42,7 @@ def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def target_plan(request: pytest.FixtureRequest, target_file: Path) -> FilePlan:
     wanted = request.param == "return probes"
     plan = plan_image(Image.open(target_file), PlanSettings(prefer_return_probes=wanted))
-    if wanted and kernel.machine() == "aarch64":  # where they are never the cheaper ones
+    if wanted and machine() == "aarch64":  # where they are never the cheaper ones
         plan = with_return_probes(plan)
     roles = {probe.role for planned in plan.operations for probe in planned.probes}
     assert (Role.RETURN in roles) == wanted

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ssllatency.code.machine import Cost, Emulation, Instruction
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.perf import open_event
+from ssllatency.host import kernel
 from ssllatency.probes.planner import machine_of
 from tests.bpf.instructions import Snippet
 

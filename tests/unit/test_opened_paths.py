@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "python/ssllatency"
-ROOMS = ("code", "elf", "stacks", "probes", "targets", "engines", "tracing", "output", "cli")
+ROOMS = ("code", "elf", "stacks", "probes", "targets", "host", "engines", "tracing", "output", "cli")
 _OF_MODULES = {
     "os": {"open", "stat", "lstat", "access", "readlink", "listdir", "scandir", "walk", "rename", "unlink", "mkdir", "chmod"},
     "os.path": {"exists", "isfile", "isdir", "samefile", "realpath", "getsize", "getmtime", "islink"},
@@ -72,7 +72,7 @@ OWN = "a temporary folder of ours"
 ALLOWED = {
     "tracing/planning/confinement.py": PROC,
     "tracing/hit_costs.py:_boot_id": HOST,
-    "engines/bpf/processors.py": HOST,
+    "host/processors.py": HOST,
     "engines/cost/run_time.py:statistics_of": PROC,
     "targets/childless.py:can_have_children": PROC,
     "tracing/late/files.py:_byte_of": HANDLE,
@@ -101,7 +101,7 @@ ALLOWED = {
     "engines/bpf/objects.py": OURS,
     "engines/bpf/perf.py:_end_slowly": "/dev/null",
     "engines/bpf/perf.py:_uprobe_type": HOST,
-    "engines/preemption.py": HOST,
+    "host/preemption.py": HOST,
     "probes/cache/kept.py": HANDLE,
     "probes/cache/store.py": CACHE,
     "probes/cache/folder.py": CACHE,

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ssllatency.engines import preemption
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.objects import object_path
 from ssllatency.errors import SsllatencyError
+from ssllatency.host import preemption
+from ssllatency.host.kernel import release
 
 OLDEST_KERNEL = (5, 15)
 OLDEST_LIBBPF = (1, 0)
@@ -324,7 +324,7 @@ def _bpftrace(host: Host) -> Finding:
 
 def _private_stacks(host: Host) -> Finding | None:
     """Only bpftrace's programs run on private stacks. It must not be used then: it would crash the machine."""
-    if not preemption.gives_private_stacks(host.machine, kernel.release(host.release)):
+    if not preemption.gives_private_stacks(host.machine, release(host.release)):
         return None
     if not preemption.is_preemptible(host.root, host.release, host.build):
         return Finding("private stacks", True, "the kernel gives BPF programs private stacks, but preempts none of them")

@@ -25,6 +25,7 @@ from threading import Thread
 
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable
+from ssllatency.host.kernel import release
 from ssllatency.probes.costs import REFERENCE, HitCosts
 
 _ITERATIONS = 200  # of a batch
@@ -112,7 +113,7 @@ def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
 
 def _has(hit: Hit, method: kernel.Method) -> bool:
     """Only Linux 6.18 and later make a call of the trap of a 5-byte nop."""
-    return hit is not Hit.OPTIMISED or (kernel.release() >= (6, 18, 0) and method is not kernel.Method.PERF)
+    return hit is not Hit.OPTIMISED or (release() >= (6, 18, 0) and method is not kernel.Method.PERF)
 
 
 def _iterations_ns(functions: Sequence[_Function], loops: Sequence[Loop]) -> list[float]:

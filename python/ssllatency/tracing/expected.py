@@ -9,11 +9,10 @@ from dataclasses import replace
 
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
 from ssllatency.targets import ExpectedFile, MappedFile, Process, Selection, expected_files, named_files
-from ssllatency.tracing.plan_source import File, PlanSource, file_of
+from ssllatency.tracing.plan_source import File, PlanSource, file_of, is_traced
 
 Planned = list[tuple[MappedFile, TracedImage]]
 
@@ -48,7 +47,7 @@ def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
     with suppress(SsllatencyError):
         path = f"/proc/self/fd/{file.descriptor}"
         plan = source.plan(path, file.mapping.path, file.root)
-        if plan.operations and plan.machine == kernel.machine():
+        if is_traced(plan):
             return TracedImage(plan, path, (), root=file.root)
     return None
 

@@ -11,10 +11,10 @@ from typing import Protocol
 from ssllatency.elf.quick_look import shows
 from ssllatency.elf.room import most_copied
 from ssllatency.elf.source import ElfError
-from ssllatency.engines.bpf import kernel
 from ssllatency.errors import phrase
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
+from ssllatency.host import kernel
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import FACTS

@@ -11,6 +11,7 @@ from pathlib import Path
 from ssllatency.engines import hit_cost
 from ssllatency.engines.bpf import kernel
 from ssllatency.fields import Field, FieldError
+from ssllatency.host.kernel import release, return_probes_kill
 from ssllatency.probes.cache import store
 from ssllatency.probes.costs import HitCosts
 from ssllatency.targets.hazards import hazards
@@ -29,7 +30,7 @@ def of_this_machine(*, keep: bool = True) -> HitCosts | None:
     if name and (kept := _read(store.load(store.default_directory(), name))):
         return kept
     own = hazards([os.getpid()])
-    deadly = kernel.return_probes_kill(kernel.release(), seccomp=own.seccomp, shadow_stack=own.shadow_stack)
+    deadly = return_probes_kill(release(), seccomp=own.seccomp, shadow_stack=own.shadow_stack)
     try:
         costs = hit_cost.measure(method, returns=not deadly)
     except (OSError, KeyError):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ssllatency.code.machine import Emulation
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.bpf import kernel
 from ssllatency.facts import FileFacts
+from ssllatency.host import kernel
 from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.plan import FilePlan
@@ -24,7 +24,7 @@ from ssllatency.tracing.planning.findings import Findings, file_of
 if TYPE_CHECKING:
     from ssllatency.stacks.names import Names
 
-__all__ = ["File", "PlanSource", "file_of"]
+__all__ = ["File", "PlanSource", "file_of", "is_traced"]
 
 NO_HAZARDS = Hazards()
 
@@ -89,6 +89,11 @@ class PlanSource:
         """Has what the command will ask for of these files before it does; where any of it isn't kept, `meanwhile` is run by
         this process. What can't be made is told of when it is asked for."""
         self._findings.make_ahead(files, meanwhile)
+
+
+def is_traced(plan: FilePlan) -> bool:
+    """Whether anything of the file is traced: nothing is of another processor's, which an emulator has mapped."""
+    return bool(plan.operations) and plan.machine == kernel.machine()
 
 
 def _root_of(image: TracedImage) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import Linking, TracedImage
-from ssllatency.engines.bpf import kernel
 from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.model.cost import Moment
@@ -55,7 +54,7 @@ from ssllatency.targets import (
 from ssllatency.targets.sockets.kernel_tls import kernel_tls
 from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
-from ssllatency.tracing.plan_source import PlanSource, file_of
+from ssllatency.tracing.plan_source import PlanSource, file_of, is_traced
 from ssllatency.tracing.planning import fork_server
 from ssllatency.units import counted, ranges
 
@@ -373,11 +372,6 @@ def _dangers(everyone: bool) -> Hazards:
     if everyone or not possible.shadow_stack:
         return possible
     return replace(possible, shadow_stack=hazards(process.pid for process in all_processes()).shadow_stack)
-
-
-def is_traced(plan: FilePlan) -> bool:
-    """Whether anything of the file is traced: nothing is of another processor's, which an emulator has mapped."""
-    return bool(plan.operations) and plan.machine == kernel.machine()
 
 
 class Recogniser:

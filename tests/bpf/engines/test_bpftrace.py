@@ -15,10 +15,10 @@ import pytest
 
 from ssllatency.elf.image import Image
 from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpftrace.engine import BpftraceEngine, BpftraceSession
 from ssllatency.engines.bpftrace.process import OWN_PROBES
 from ssllatency.errors import SsllatencyError
+from ssllatency.host import kernel
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image

@@ -14,7 +14,8 @@ from ssllatency.engines.bcc_engine import BccObject
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
-from ssllatency.engines.preemption import gives_private_stacks
+from ssllatency.host.kernel import release
+from ssllatency.host.preemption import gives_private_stacks
 from tests.bpf.compiling import compiled
 from tests.bpf.native import has_private_stack, native_code
 
@@ -29,7 +30,7 @@ def probe(tmp_path: Path) -> Iterator[BpfObject]:
 def test_a_private_stack_is_recognised(probe: BpfObject) -> None:
     code = native_code(probe.program_fd("unguarded"))
     assert code
-    assert has_private_stack(code) == gives_private_stacks(os.uname().machine, kernel.release())
+    assert has_private_stack(code) == gives_private_stacks(os.uname().machine, release())
 
 
 def test_a_tail_call_that_is_never_made_keeps_the_threads_stack(probe: BpfObject) -> None:

@@ -67,7 +67,7 @@ def test_a_machine_without_a_boot_id_is_measured_each_time(
 
 
 def test_return_probes_are_left_out_where_they_would_kill(monkeypatch: pytest.MonkeyPatch, measured: list[Any]) -> None:
-    monkeypatch.setattr(hit_costs.kernel, "return_probes_kill", lambda *_, **__: "it dies")
+    monkeypatch.setattr(hit_costs, "return_probes_kill", lambda *_, **__: "it dies")
     again(keep=False)
     assert [returns for _, returns in measured] == [False]
 

@@ -14,6 +14,7 @@ from ssllatency.engines.attach.links import links_each_process
 from ssllatency.engines.base import Request
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
+from ssllatency.host.kernel import release
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell
 from ssllatency.probes import listing
@@ -65,7 +66,7 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
             resolved = _resolved(selection, arguments, stack)
             plans = [image.plan for image in resolved.images]
             links = _links(resolved)
-    sessions = kernel.release() >= (6, 13, 0)  # by version, as asking the kernel needs privileges
+    sessions = release() >= (6, 13, 0)  # by version, as asking the kernel needs privileges
     costs = _hit_costs(arguments)
     if arguments.json:
         show(json.dumps(listing.to_document(plans, sessions=sessions, costs=costs)))
@@ -129,7 +130,7 @@ def _links(resolved: Resolved) -> str:
     rules, alone = rules_for(resolved.selection), childless(resolved.selection)
     request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules, childless=alone)
     # By version, as asking the kernel needs privileges.
-    method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
+    method = kernel.Method.MULTI if release() >= (6, 6, 0) else kernel.Method.PERF
     if links_each_process(request, method):
         return f"\n\nAttached by links of their own for {_processes(resolved)}: no other process pays."
     if resolved.everyone:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from ssllatency.engines.base import Request
-from ssllatency.engines.bpf.processors import tickless
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.cost.around import Around
 from ssllatency.engines.cost.meter import CostMeter
@@ -16,6 +15,7 @@ from ssllatency.engines.cost.spent import Spent
 from ssllatency.engines.follow.following import Following
 from ssllatency.engines.read.io_calls import IoCalls
 from ssllatency.errors import SsllatencyError
+from ssllatency.host.processors import tickless
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.sampling import Work
 from ssllatency.model.snapshot import Target

@@ -7,13 +7,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
-
-from ssllatency.engines.bpf.seccomp import decides_on_return_probes
 
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_PROG_LOAD, _BPF_LINK_CREATE = 5, 28
@@ -149,34 +146,3 @@ def filters_whole_processes() -> bool:
     the path.
     """
     return _answer(TRACE_UPROBE_MULTI, -1) == errno.EINVAL
-
-
-def machine() -> str:
-    """The name that plans have for the processor of this machine: "x86-64", "aarch64", or its name of uname."""
-    name = os.uname().machine
-    return "x86-64" if name == "x86_64" else name
-
-
-def release(text: str | None = None) -> tuple[int, int, int]:
-    """The kernel's version, for the few facts that it can't be asked for; (6, 13, 2) of "6.13.2-arch1"."""
-    numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text if text is not None else os.uname().release)
-    return (int(numbers[1]), int(numbers[2]), int(numbers[3] or 0)) if numbers else (0, 0, 0)
-
-
-def return_probes_kill(
-    version: tuple[int, int, int],
-    *,
-    seccomp: bool,
-    shadow_stack: bool,
-    decides: Callable[[], bool] = decides_on_return_probes,
-) -> str:
-    """Return why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
-
-    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know. Kernels with the fix are recognised by
-    asking (`decides`). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
-    """
-    if seccomp and (6, 11, 0) <= version < (6, 13, 3) and decides():
-        return "this kernel, between Linux 6.11 and 6.13.2, kills a process with a seccomp filter at a return probe"
-    if shadow_stack and version[:2] < (6, 11):
-        return "before Linux 6.11 a process with a shadow stack dies at a return probe"
-    return ""

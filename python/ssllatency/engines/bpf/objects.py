@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import ssllatency
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.errors import SsllatencyError
+from ssllatency.host import kernel
 
 _MACHINE = re.compile(rb"registers of ([a-z0-9-]+)\0")  # bpf/common/programs.bpf.h; an object that reads none has none
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.process_slots import SLOTS
-from ssllatency.engines.bpf.processors import processors
 from ssllatency.engines.bpf.words import filled_words, memory_of
+from ssllatency.host.processors import processors
 from ssllatency.probes.costs import WORK_NS, HitCosts
 
 Counts = tuple[tuple[int, int, int, int], ...]  # hits of a table: processor, slot, kind, and how many

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from ssllatency.engines.bpf.ordering import keep_order
 from ssllatency.engines.bpf.perf import open_event
-from ssllatency.engines.bpf.processors import processors
+from ssllatency.host.processors import processors
 
 _SOFTWARE, _DUMMY = 1, 9  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY
 _SAMPLE_TIME = 1 << 2

@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ssllatency.engines import preemption
-from ssllatency.engines.bpf import kernel
+from ssllatency.host import kernel, preemption
 from tests.kernels.guest.checks.stress import preemption as preemption_said
 from tests.kernels.guest.servers import traced
 from tests.kernels.guest.ways import Refused, refusal

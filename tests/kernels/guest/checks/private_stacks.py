@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of a uprobe program's private stack, shown by tests/kernels/private_stack, which uses nothing of ssllatency's.
 
-It fails on the first kernel that leaves such stacks alone: then `gives_private_stacks` of `engines.preemption` can end there.
+It fails on the first kernel that leaves such stacks alone: then `gives_private_stacks` of `host.preemption` can end there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency.engines.bpf import kernel
-from ssllatency.engines.preemption import gives_private_stacks, is_preemptible
+from ssllatency.host.kernel import release
+from ssllatency.host.preemption import gives_private_stacks, is_preemptible
 from tests.kernels.guest.ways import Refused, ways
 
 _FOLDER = Path("/checkout/tests/kernels/private_stack")
@@ -28,7 +29,7 @@ def overwritten() -> dict[str, Any]:
     if not (_FOLDER / "private_stack").exists():
         raise Refused("tests/kernels/private_stack is compiled for the host's own architecture only")
     name = os.uname()
-    endangered = gives_private_stacks(name.machine, kernel.release(name.release))
+    endangered = gives_private_stacks(name.machine, release(name.release))
     endangered = endangered and is_preemptible(Path("/"), name.release, name.version)
     facts = {str(method): _counts(*_OPTIONS[method]) for method in ways() if method in _OPTIONS}
     for method, counts in facts.items():

@@ -19,8 +19,8 @@ from typing import Any
 
 from ssllatency.elf.image import Image
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.bpf.kernel import release, return_probes_kill
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
+from ssllatency.host.kernel import release, return_probes_kill
 from ssllatency.model.snapshot import Outcome, Target
 from ssllatency.probes.planner import plan_image
 from ssllatency.probes.settings import PlanSettings

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.bpf import kernel, objects
+from ssllatency.engines.bpf import objects
 from ssllatency.errors import SsllatencyError
+from ssllatency.host import kernel
 
 
 @pytest.mark.parametrize(("own", "other"), [("x86-64", "aarch64"), ("aarch64", "x86-64")])

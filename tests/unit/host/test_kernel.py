@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from ssllatency.engines.bpf.kernel import release, return_probes_kill
-from ssllatency.engines.bpf.seccomp import decides_on_return_probes
+from ssllatency.host.kernel import release, return_probes_kill
+from ssllatency.host.seccomp import decides_on_return_probes
 
 
 @pytest.mark.parametrize(

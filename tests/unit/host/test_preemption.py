@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.preemption import gives_private_stacks, is_preemptible, preemption_model
+from ssllatency.host.preemption import gives_private_stacks, is_preemptible, preemption_model
 
 DYNAMIC = "#1 SMP PREEMPT_DYNAMIC Debian 7.3.4-1"
 

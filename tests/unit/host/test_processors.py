@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.bpf import processors
+from ssllatency.host import processors
 
 
 @pytest.mark.parametrize(("text", "tickless"), [("\n", False), ("(null)\n", False), ("2-3\n", True), (None, False)])

@@ -13,7 +13,7 @@ import re
 import zlib
 from pathlib import Path
 
-from ssllatency.engines.bpf import kernel
+from ssllatency.host import kernel
 
 # Since Linux 6.13 (commit a76ab5731e32) on x86-64, since 6.17 on aarch64.
 _PRIVATE_STACKS_SINCE = {"x86_64": (6, 13), "aarch64": (6, 17)}
