@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ssllatency.engines.bpf.objects import object_path
+from ssllatency.engines.bpf.objects import is_outdated, object_path
 from ssllatency.errors import SsllatencyError
 from ssllatency.host import preemption
 from ssllatency.host.kernel import release
@@ -266,6 +266,8 @@ def _libbpf(host: Host) -> Finding:
 
 def _bpf_object(host: Host) -> Finding:
     """The compiler is wanted only where the object has yet to be built."""
+    if host.bpf_object.is_file() and is_outdated(host.bpf_object):
+        return Finding("BPF object", False, f"{host.bpf_object} is older than its sources", "make bpf")
     if host.bpf_object.is_file():
         return Finding("BPF object", True, f"the BPF program is in {host.bpf_object}")
     remedy = "make all" if host.which("clang") else f"{_BUILD_PACKAGES} && make all"

@@ -33,10 +33,12 @@ class Services:
         return self._identities.started(pid)
 
     def known(self, pid: int, name: str) -> Known:
-        """Return when the process started, and the labels of its service; `name` is its own where it isn't there any more. Both
-        by one look at it: a PID that is used again in between isn't given one's start and the other's service."""
-        process = self._identities.process(pid)
-        labels = self.labels_in(process.comm if process else name, self._cgroup(pid))
+        """Return when the process started, and the labels of its service; `name` is its own where it isn't there any more. A
+        PID that is used again in between isn't given one's start and the other's service."""
+        process, cgroup = self._identities.process(pid), self._cgroup(pid)
+        while process and (started := self._identities.started(pid)) != process.start_time:
+            process, cgroup = (self._identities.process(pid), self._cgroup(pid)) if started is not None else (None, "")
+        labels = self.labels_in(process.comm if process else name, cgroup if process else "")
         return Known(process.start_time if process else 0, labels)
 
     def labels_in(self, comm: str, cgroup: str) -> Labels:

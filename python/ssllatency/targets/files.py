@@ -3,12 +3,14 @@
 
 Every file that is mapped as code is a candidate, whatever its name: OpenSSL is linked into programs and into libraries of other
 names. The caller's `holds` decides by the contents which of them may contain TLS. The maps of a process are read once, for all
-that is asked of it, and a file is opened once: what it is, its plan and its probes are found by the same descriptor.
+that is asked of it. A file is opened once, but for those beyond what may stay open: what it is, its plan and its probes are
+found by the same descriptor.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,7 +19,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.stacks.file_names import has_library_name, is_usual
+from ssllatency.stacks.by_name import ByName
+from ssllatency.stacks.file_names import has_library_name, is_usual, untraced_in
 from ssllatency.stacks.registry import LIBRARIES, is_called
 from ssllatency.targets.identity import Identity, MappedFile
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
@@ -28,6 +31,7 @@ from ssllatency.targets.processes import PROC, Process, exists, root_of
 MOST_MAPPED, _MOST_FILES = 1024, 16384
 MOST_OF_PROCESS = 64  # files of one process that are traced
 _MOST_OPEN = 256  # files that stay open while it isn't known yet which are traced; further ones are opened once more
+_PART_OPEN = 8  # at most such a part of all that may be open, as each is open several times while it is planned
 
 Recognise = Callable[[int, str, str], str]
 Holds = Callable[[int, str, str], bool]
@@ -40,13 +44,15 @@ Refused = list[tuple[dict[int, MappedFile], dict[int, SsllatencyError]]]
 
 @dataclass(frozen=True)
 class ProcessMaps:
-    """The code that a process maps, as its maps had it when they were read: `files`, and of them `candidates`, whose contents
-    tell whether they hold TLS."""
+    """The code that a process maps, as its maps had it when they were read: how many files these are, those whose contents tell
+    whether they hold TLS, at most MOST_MAPPED, and the implementations that are told by names alone. Nothing is kept of the
+    others: anybody can have tens of thousands in each of many processes."""
 
     process: Process
     executable: str | None
-    files: tuple[MappedFile, ...]
+    number: int
     candidates: tuple[MappedFile, ...]
+    untraced: tuple[ByName, ...]
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,16 @@ class TracedFile:
         """The path as process `pid` sees it."""
         return self.mapping.path
 
+    @property
+    def is_there(self) -> bool:
+        """Whether any of the processes that mapped it when it was found hasn't ended."""
+        return any(exists(pid) for pid in self.pids)
+
+    @property
+    def root(self) -> str:
+        """The root of a process that mapped it and is still there, where it may have its debug file."""
+        return root_of(next((pid for pid in (self.pid, *self.pids) if exists(pid)), self.pid))
+
 
 def read_processes(
     processes: Iterable[Process],
@@ -96,7 +112,8 @@ def read_processes(
         except SsllatencyError as error:
             refused(process, error)
             continue
-        read.append(ProcessMaps(process, executable, tuple(mapped), tuple(few_of(mapped, executable, named))))
+        untraced = untraced_in(file.path for file in mapped)
+        read.append(ProcessMaps(process, executable, len(mapped), tuple(few_of(mapped, executable, named)), untraced))
     return read
 
 
@@ -120,8 +137,8 @@ def tls_files(
     processes map; `tell` takes a sentence about the rest.
     """
     for each in maps:
-        if len(each.files) > MOST_MAPPED:
-            tell(too_many(each.process, len(each.files)))
+        if each.number > MOST_MAPPED:
+            tell(too_many(each.process, each.number))
     users = _most_shared(_users(maps), named, tell)
     found, refused = _holding(users, {each.process.pid: each.process.comm for each in maps}, holds, stack, named, tell, proc)
     for mappings, errors in refused:
@@ -150,7 +167,10 @@ def descriptor_of(file: TracedFile, proc: Path = PROC) -> int:
         return open_shared(file, proc)
     if not any(exists(pid, proc) for pid in file.pids):
         raise _unmapped(file)
-    return os.dup(file.descriptor)
+    try:
+        return os.dup(file.descriptor)
+    except OSError as error:
+        raise SsllatencyError(f"{file.path} can't be opened: {error.strerror}.") from None
 
 
 def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
@@ -328,7 +348,8 @@ def _may_hold(file: TracedFile | None, errors: Mapping[int, SsllatencyError], ho
 
 def _kept(file: TracedFile, others: int, stack: ExitStack) -> TracedFile:
     """The file, open as long as `stack`, or closed where enough others are open."""
-    if file.descriptor is not None and others < _MOST_OPEN:
+    most = min(_MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _PART_OPEN)
+    if file.descriptor is not None and others < most:
         stack.callback(os.close, file.descriptor)
         return file
     _close(file)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
-from ssllatency.stacks.file_names import untraced_in
 from ssllatency.stacks.registry import INSTEAD, called, has_lower
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
@@ -76,7 +75,7 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     closed: list[Process] = []
     maps = read_processes(processes, lambda process, _: closed.append(process), proc)
     facts, unread = _facts(maps, describe, {}, proc)
-    many = tuple(too_many(each.process, len(each.files)) for each in maps if len(each.files) > MOST_MAPPED)
+    many = tuple(too_many(each.process, each.number) for each in maps if each.number > MOST_MAPPED)
     stacks = {each.process: _left_alone(each.process.pid, _stacks(each, facts), proc) for each in maps}
     with_tls = [process for process, implementations in stacks.items() if implementations]
     crypto = [each.process for each in maps if not stacks[each.process] and _has_lower(each, facts)]
@@ -125,8 +124,7 @@ def _facts(
 def _stacks(maps: ProcessMaps, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessStack, ...]:
     files = [(mapped, facts[mapped.identity]) for mapped in maps.candidates if mapped.identity in facts]
     untraced = [
-        replace(_untraced(named.name, "", "shared"), doubt=named.doubt, instead=named.instead)
-        for named in untraced_in(file.path for file in maps.files)
+        replace(_untraced(named.name, "", "shared"), doubt=named.doubt, instead=named.instead) for named in maps.untraced
     ]
     for mapped, held in files:
         linked = "static" if mapped.path == maps.executable else "shared"

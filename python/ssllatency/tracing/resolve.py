@@ -35,6 +35,7 @@ from ssllatency.targets import (
     TracedFile,
     all_processes,
     descriptor_of,
+    exists,
     fail,
     file_identity,
     hazards,
@@ -45,7 +46,6 @@ from ssllatency.targets import (
     opened,
     possible_hazards,
     read_processes,
-    root_of,
     select,
     tls_files,
     tls_stacks,
@@ -206,7 +206,8 @@ class _Search:
         """Sentences about the TLS of these processes that isn't traced; none where libraries were asked for."""
         if self._selection.libraries:
             return ()
-        stacks = tls_stacks(self._maps, self._known_files.describe, self._facts)
+        there = [each for each in self._maps if exists(each.process.pid)]
+        stacks = tls_stacks(there, self._known_files.describe, self._facts)
         self._known_files.save()
         return tuple(listing.untraced(stacks, beside_openssl=beside_openssl))
 
@@ -223,12 +224,13 @@ class _Search:
         """The file as what its plan says that it is, None where nothing of it is traced; by the way, what else is in it."""
         try:
             with opened(file) as fd:
-                root = root_of(file.pid)
+                root = file.root
                 if not self._selection.libraries:
                     self._describe(fd, file.mapping, root)
                 plan = source.plan(f"/proc/self/fd/{fd}", file.path, root)
         except SsllatencyError as error:
-            self._problems(error)
+            if file.is_there:
+                self._problems(error)
             return None
         if not is_traced(plan):
             return None
@@ -293,7 +295,7 @@ class _Ahead:
 
     def plan(self, files: Iterable[TracedFile]) -> None:
         """Plans files that are open."""
-        named = [file_of(f"/proc/self/fd/{file.descriptor}", file.path, root_of(file.pid)) for file in files]
+        named = [file_of(f"/proc/self/fd/{file.descriptor}", file.path, file.root) for file in files]
         self._source.make_ahead(named, meanwhile=self.load)
 
 
@@ -315,7 +317,7 @@ def _planned(
     files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem, plans: Mapping[Identity, FilePlan]
 ) -> tuple[list[MappedFile], tuple[TracedImage, ...]]:
     """Those of the files that are still there, and beside them their plans."""
-    kept = _opened(files, source, stack, problem, plans)
+    kept = _opened([file for file in files if file.is_there], source, stack, problem, plans)
     if files and not kept:
         raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
     return [file.mapping for file, _ in kept], _completed([image for _, image in kept])
@@ -413,7 +415,7 @@ def _opened(
             fd = descriptor_of(file)
             stack.callback(os.close, fd)
             plan = (plans or {}).get(file.mapping.identity)
-            plan = plan or source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid))
+            plan = plan or source.plan(f"/proc/self/fd/{fd}", file.path, file.root)
         except SsllatencyError as error:
             problem(error)
             continue

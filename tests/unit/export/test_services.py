@@ -92,6 +92,24 @@ def test_a_process_that_is_there_and_one_that_is_not(services: Services) -> None
     assert (gone.started, dict(gone.labels)) == (0, {"service": "gone", "comm": "gone"})
 
 
+def test_a_pid_that_is_used_again_while_it_is_looked_at(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process's start isn't kept with another's service, nor an ended one's name with what came after."""
+    stat, read = tmp_path / "proc/7/stat", services._cgroup
+
+    def other(pid: int) -> str:
+        text = read(pid)
+        if "4242" in stat.read_text():
+            stat.write_text("7 (postgres) S 1 " + "0 " * 17 + "5353 0")
+            (tmp_path / "proc/7/cgroup").write_text("0::/system.slice/postgres.service\n")
+        return text
+
+    monkeypatch.setattr(services, "_cgroup", other)
+    known = services.known(7, "")
+    assert (known.started, dict(known.labels)) == (5353, {"service": "postgres.service", "comm": "postgres"})
+
+
 def test_names_are_harmless_and_bounded(services: Services) -> None:
     found = dict(services.labels_in("a\x1b[2J\n" + "y" * 1000, ""))
     assert found["comm"].startswith("a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}yyy")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -16,12 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import wait_for
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import NOTHING
 from ssllatency.probes.plan import FilePlan
-from ssllatency.targets import MappedFile, Selection, TracedFile, files, mapped_files, maps, process_of
+from ssllatency.targets import (
+    MappedFile,
+    Selection,
+    TracedFile,
+    files,
+    mapped_files,
+    maps,
+    process_of,
+)
 from ssllatency.tracing import resolve
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
@@ -194,6 +204,26 @@ def test_maps_are_read_once_and_a_file_is_opened_and_planned_once(
         assert {("maps", user_of_openssl), *(("plan", image.plan.path) for image in resolved.images)} <= counted.keys()
         assert {("open", file.identity) for file in resolved.files} <= counted.keys()
         assert set(counted.values()) == {1}
+
+
+def test_a_process_that_ends_while_its_files_are_planned_is_left_out(found: Found, tmp_path: Path) -> None:
+    """Without a word, as one that has ended before, also where a problem with any of the processes is an error."""
+    program = tmp_path / "brief"
+    shutil.copy("/bin/sleep", program)
+    (there, _), problems = found("libssl-a.so"), resolve._Problems(fatal=True)
+    with ExitStack() as stack, subprocess.Popen([program, "60"]) as brief:
+        try:
+            process = wait_for(lambda: process_of(brief.pid))
+            mapping = wait_for(lambda: next((each for each in mapped_files(brief.pid) if each.path == str(program)), None))
+            ended = TracedFile("libssl", brief.pid, mapping, (brief.pid,))
+        finally:
+            brief.kill()
+            brief.wait()
+        search = resolve._Search(Selection(), [process], KnownFiles(lambda *_: NOTHING), problems, wait=True)
+        assert search._plan(ended, SOURCE) is None
+        kept, _ = resolve._planned([there, ended], SOURCE, stack, problems, {})
+    assert [file.path for file in kept] == [there.path]
+    assert problems.warnings == []
 
 
 def test_only_what_is_traced_stays_open(user_of_openssl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,13 +36,14 @@ def object_path(name: str = "ssllatency") -> Path:
     return packaged if packaged.exists() else _of_checkout("build") / file
 
 
-def _changed_s(name: str) -> float:
-    """Return when the sources of an object were changed last, of a checkout; 0 for a package, which comes with its objects."""
+def is_outdated(path: Path) -> bool:
+    """Return whether the sources of the object at this path were changed since it was built: of a checkout, as a package comes
+    with its objects."""
     if _of_package("bpf").exists():
-        return 0.0
+        return False
     folder = sources_path()
-    sources = (folder / f"{name}.bpf.c", *folder.glob("*.h"), *folder.glob("*/*.h"))
-    return max((source.stat().st_mtime for source in sources if source.exists()), default=0.0)
+    sources = (folder / f"{path.name.removesuffix('.o')}.c", *folder.glob("*.h"), *folder.glob("*/*.h"))
+    return any(source.stat().st_mtime > path.stat().st_mtime for source in sources if source.exists())
 
 
 def open_object(name: str) -> BpfObject:
@@ -50,10 +51,10 @@ def open_object(name: str) -> BpfObject:
     processor."""
     path = object_path(name)
     try:
-        content, built_s = path.read_bytes(), path.stat().st_mtime
+        content = path.read_bytes()
     except OSError:
         raise SsllatencyError(f"the BPF object {path} is missing: build it with `make all`.") from None
-    if _changed_s(name) > built_s:  # its maps may have other sizes than this package takes them to have
+    if is_outdated(path):  # its maps may have other sizes than this package takes them to have
         raise SsllatencyError(f"the BPF object {path} is older than its sources: build it with `make bpf`.")
     built_for = _MACHINE.search(content)
     if built_for and built_for[1].decode() != kernel.machine():

@@ -213,7 +213,11 @@ def listen(readings: Collection[ReadingProcess], *, interruptible: bool = True) 
 
 def hear(readings: Collection[ReadingProcess], timeout_s: float = 0) -> bool:
     """Takes what they say, or have said already; whether any has, or has ended."""
-    ready = select.select(readings, [], [], timeout_s)[0]
+    poll = select.poll()  # select() knows no descriptors from 1024 on
+    by_descriptor = {reading.fileno(): reading for reading in readings}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    ready = [by_descriptor[descriptor] for descriptor, _ in poll.poll(timeout_s * 1000)]
     for reading in ready:
         reading.take()
     late = [reading for reading in readings if reading not in ready and reading.is_late()]

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ssllatency.engines import doctor
 from ssllatency.engines.bpf import objects
 from ssllatency.errors import SsllatencyError
 from ssllatency.host import kernel
@@ -42,3 +44,5 @@ def test_an_object_that_is_older_than_its_sources(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(objects, "sources_path", lambda: tmp_path / "bpf")
     with pytest.raises(SsllatencyError, match="is older than its sources: build it with `make bpf`"):
         objects.open_object("snoop")
+    [finding] = (each for each in doctor.findings(replace(doctor.this_host(), bpf_object=path)) if each.name == "BPF object")
+    assert (finding.ok, finding.remedy) == (False, "make bpf")
