@@ -26,11 +26,16 @@ def end_if_asked() -> None:
 
 def wait_for(descriptors: Collection[int], timeout_s: float) -> set[int]:
     """Waits until some of them can be read, until one of the signals has come while they are blocked, or so long; which can."""
+    signals = _signals()
+    return readable([*descriptors, *([] if signals is None else [signals])], timeout_s) & set(descriptors)
+
+
+def readable(descriptors: Collection[int], timeout_s: float) -> set[int]:
+    """Waits until some of them can be read, or so long; which can."""
     poll = select.poll()  # select() knows no descriptors from 1024 on
-    for descriptor in (*descriptors, _signals()):
-        if descriptor is not None:
-            poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)} & set(descriptors)
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
 
 
 @cache

@@ -266,9 +266,9 @@ def _libbpf(host: Host) -> Finding:
 
 def _bpf_object(host: Host) -> Finding:
     """The compiler is wanted only where the object has yet to be built."""
-    if host.bpf_object.is_file() and is_outdated(host.bpf_object):
-        return Finding("BPF object", False, f"{host.bpf_object} is older than its sources", "make bpf")
     if host.bpf_object.is_file():
+        if is_outdated(host.bpf_object):
+            return Finding("BPF object", False, f"{host.bpf_object} is older than its sources", "make bpf")
         return Finding("BPF object", True, f"the BPF program is in {host.bpf_object}")
     remedy = "make all" if host.which("clang") else f"{_BUILD_PACKAGES} && make all"
     return Finding("BPF object", False, f"the BPF program isn't built: there is no {host.bpf_object}", remedy)

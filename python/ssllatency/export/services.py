@@ -14,7 +14,7 @@ from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.targets.containers.container import Container, parse_cgroup
 from ssllatency.targets.containers.service import unit_of
-from ssllatency.targets.processes import PROC
+from ssllatency.targets.processes import PROC, Process
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
 _QUERY = '"\\`'
@@ -35,9 +35,9 @@ class Services:
     def known(self, pid: int, name: str) -> Known:
         """Return when the process started, and the labels of its service; `name` is its own where it isn't there any more. A
         PID that is used again in between isn't given one's start and the other's service."""
-        process, cgroup = self._identities.process(pid), self._cgroup(pid)
-        while process and (started := self._identities.started(pid)) != process.start_time:
-            process, cgroup = (self._identities.process(pid), self._cgroup(pid)) if started is not None else (None, "")
+        process, cgroup = self._look(pid)
+        while process and self._identities.started(pid) != process.start_time:
+            process, cgroup = self._look(pid)
         labels = self.labels_in(process.comm if process else name, cgroup if process else "")
         return Known(process.start_time if process else 0, labels)
 
@@ -67,6 +67,9 @@ class Services:
             in_pod = {names.NAMESPACE: match["namespace"], names.POD: match["pod"], names.POD_CONTAINER: match["container"]}
             return {**found, **in_pod, names.SERVICE: match["container"]}
         return {**found, names.CONTAINER_NAME: name, names.SERVICE: name or container.shown}
+
+    def _look(self, pid: int) -> tuple[Process | None, str]:
+        return self._identities.process(pid), self._cgroup(pid)
 
     def _cgroup(self, pid: int) -> str:
         try:

@@ -30,7 +30,7 @@ from ssllatency.targets.identity import FileVersion, Identity, MappedFile, Numbe
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
 from ssllatency.targets.opt_out import VARIABLE, has_opted_out, opt_out_reason
-from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
+from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of, root_of_any
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
 from ssllatency.targets.sockets.listening import is_own, serving
@@ -94,6 +94,7 @@ __all__ = [
     "read_processes",
     "recognised_file",
     "root_of",
+    "root_of_any",
     "root_paths",
     "select",
     "serving",

@@ -25,7 +25,7 @@ from ssllatency.stacks.registry import LIBRARIES, is_called
 from ssllatency.targets.identity import Identity, MappedFile
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import open_mapped
-from ssllatency.targets.processes import PROC, Process, exists, root_of
+from ssllatency.targets.processes import PROC, Process, exists, root_of, root_of_any
 
 # A process can map tens of thousands of files of any content. The most that are inspected, of one process and of all.
 MOST_MAPPED, _MOST_FILES = 1024, 16384
@@ -93,7 +93,7 @@ class TracedFile:
     @property
     def root(self) -> str:
         """The root of a process that mapped it and is still there, where it may have its debug file."""
-        return root_of(next((pid for pid in (self.pid, *self.pids) if exists(pid)), self.pid))
+        return root_of_any((self.pid, *self.pids)) or root_of(self.pid)
 
 
 def read_processes(

@@ -67,6 +67,11 @@ def exists(pid: int, proc: Path = PROC) -> bool:
     return (proc / str(pid) / "stat").exists()
 
 
+def root_of_any(pids: Iterable[int]) -> str | None:
+    """The root of the first of these processes that is there now; None where none is."""
+    return next((root_of(pid) for pid in pids if exists(pid)), None)
+
+
 def root_of(pid: int, proc: Path = PROC) -> str:
     """The path, as we see it, of the root of a process's file system."""
     return str(proc / str(pid) / "root")

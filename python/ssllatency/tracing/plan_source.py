@@ -17,7 +17,7 @@ from ssllatency.probes.cache.kept import Cache, File
 from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.settings import PlanSettings
-from ssllatency.targets import Hazards, exists, root_of
+from ssllatency.targets import Hazards, root_of_any
 from ssllatency.tracing.file_facts import facts_of
 from ssllatency.tracing.planning.findings import Findings, file_of
 
@@ -98,4 +98,4 @@ def is_traced(plan: FilePlan) -> bool:
 
 def _root_of(image: TracedImage) -> str:
     """The root of a process that maps the file and is still there, or of one that will map it, else the host's."""
-    return next((root_of(pid) for pid in image.pids if exists(pid)), image.root or "/")
+    return root_of_any(image.pids) or image.root or "/"

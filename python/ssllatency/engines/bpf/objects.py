@@ -41,9 +41,9 @@ def is_outdated(path: Path) -> bool:
     with its objects."""
     if _of_package("bpf").exists():
         return False
-    folder = sources_path()
+    folder, built_s = sources_path(), path.stat().st_mtime
     sources = (folder / f"{path.name.removesuffix('.o')}.c", *folder.glob("*.h"), *folder.glob("*/*.h"))
-    return any(source.stat().st_mtime > path.stat().st_mtime for source in sources if source.exists())
+    return any(source.stat().st_mtime > built_s for source in sources if source.exists())
 
 
 def open_object(name: str) -> BpfObject:

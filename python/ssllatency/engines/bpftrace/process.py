@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any
 
 from ssllatency.engines.base import AttachError
 from ssllatency.errors import SsllatencyError
+from ssllatency.stopping import readable
 
 LAST = "@zz_end"  # maps are printed in the order of their names: this one ends each print
 READY = "attached"
@@ -187,7 +187,7 @@ class Bpftrace:
                 return None
 
     def _readable(self, timeout_s: float) -> bool:
-        return bool(select.select([self._output()], [], [], timeout_s)[0])
+        return bool(readable([self._output()], timeout_s))
 
     def _output(self) -> int:
         assert self._process.stdout is not None

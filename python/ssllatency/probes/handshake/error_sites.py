@@ -44,10 +44,15 @@ class Entries:
 
 def probe_at(image: Image, site: Site, role: Role) -> Probe:
     """The probe of a site. Unplannable where the file has no bytes for it, or its frame can't be told to the kernel side."""
-    if not 0 <= site.stack_delta < LARGEST_FRAME:
-        raise Unplannable(f"the stack at {site.address:#x} is too far from where it was at the function's entry")
+    check_frame(site)
     try:
         offset = image.file_offset(site.address)
     except ElfError as error:
         raise Unplannable(phrase(error)) from error
     return Probe(offset, site.address, role, site.instruction.text, site.cost, site.stack_delta)
+
+
+def check_frame(site: Site | Probe) -> None:
+    """Unplannable where the site's frame can't be told to the kernel side."""
+    if not 0 <= site.stack_delta < LARGEST_FRAME:
+        raise Unplannable(f"the stack at {site.address:#x} is too far from where it was at the function's entry")

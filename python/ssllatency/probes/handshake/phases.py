@@ -18,9 +18,9 @@ from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import CodeEvidence
-from ssllatency.probes.handshake.error_sites import Entries, probe_at
+from ssllatency.probes.handshake.error_sites import Entries, check_frame, probe_at
 from ssllatency.probes.handshake.own import plan_own_phases
-from ssllatency.probes.plan import LARGEST_FRAME, ErrorSite, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
+from ssllatency.probes.plan import ErrorSite, HandshakeSites, OperationPlan, PhaseCall, Probe, Role
 from ssllatency.probes.planner import machine_of
 from ssllatency.probes.settings import DEFAULTS, PlanSettings
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
@@ -94,8 +94,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
 
 def _bare(site: Probe) -> Probe:
     """The site alone. Unplannable where its frame can't be told to the kernel side."""
-    if not 0 <= site.stack_delta < LARGEST_FRAME:
-        raise Unplannable(f"the stack at {site.address:#x} is too far from where it was at the function's entry")
+    check_frame(site)
     return Probe(site.offset, site.address, site.role, site.instruction, site.cost, site.stack_delta)
 
 

@@ -13,7 +13,6 @@ import gc
 import json
 import os
 import re
-import select
 import signal
 import time
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from typing import NoReturn
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below
+from ssllatency.stopping import readable
 from ssllatency.tracing.jfr.attach import Jvm, command, refused, remove
 from ssllatency.tracing.jfr.summary import major, settings, summary, times_methods, times_ours
 from ssllatency.tracing.planning.confinement import confine, limit
@@ -105,8 +105,7 @@ def _release(answer: str) -> str:
 
 def _is_told_to_stop(told: int, most_s: float) -> bool:
     """Waits until the command says so (true), is gone, or the time is over."""
-    ready, _, _ = select.select([told], [], [], most_s)
-    return bool(ready) and os.read(told, 1) == STOP
+    return bool(readable([told], most_s)) and os.read(told, 1) == STOP
 
 
 def _recorded(jvm: Jvm, path: str) -> bytes:

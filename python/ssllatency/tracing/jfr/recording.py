@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from select import select as wait_for
 
 from ssllatency.bounded_json import parsed
 from ssllatency.errors import SsllatencyError
@@ -19,6 +18,7 @@ from ssllatency.model.flight_recorder import FlightRecording, read_recording
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.stopping import STOP as SIGNALS
+from ssllatency.stopping import readable
 from ssllatency.targets import Process, Selection, mapped_files, select
 from ssllatency.tracing.jfr.attach import open_jvm
 from ssllatency.tracing.jfr.helper import STOP, be_helper
@@ -95,7 +95,7 @@ class JvmRecording:
         """The next line of the helper's; an empty one where there is none, with the reason in `error`."""
         until = time.monotonic() + most_s
         while b"\n" not in self._said and len(self._said) < _MOST_SAID:
-            ready, _, _ = wait_for([self._hearing], [], [], max(0.0, until - time.monotonic()))
+            ready = readable([self._hearing], max(0.0, until - time.monotonic()))
             piece = os.read(self._hearing, 1 << 16) if ready else b""
             if not piece:
                 self.error = f"Speaking to the JVM {self.process.pid} took too much time or memory."

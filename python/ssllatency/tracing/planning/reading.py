@@ -9,7 +9,6 @@ import fcntl
 import itertools
 import json
 import os
-import select
 import signal
 import time
 from collections.abc import Collection, Sequence
@@ -21,7 +20,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import helpers
 from ssllatency.probes.cache.kept import Content, FileWork, Origin
 from ssllatency.probes.cache.parts import FilePart
-from ssllatency.stopping import stop_is_asked_for
+from ssllatency.stopping import readable, stop_is_asked_for
 from ssllatency.tracing.planning import fork_server
 from ssllatency.tracing.planning.fork_server import Child
 from ssllatency.tracing.planning.reader import be_reader, prepare, processor_seconds
@@ -213,11 +212,8 @@ def listen(readings: Collection[ReadingProcess], *, interruptible: bool = True) 
 
 def hear(readings: Collection[ReadingProcess], timeout_s: float = 0) -> bool:
     """Takes what they say, or have said already; whether any has, or has ended."""
-    poll = select.poll()  # select() knows no descriptors from 1024 on
-    by_descriptor = {reading.fileno(): reading for reading in readings}
-    for descriptor in by_descriptor:
-        poll.register(descriptor, select.POLLIN)
-    ready = [by_descriptor[descriptor] for descriptor, _ in poll.poll(timeout_s * 1000)]
+    can_be_read = readable([reading.fileno() for reading in readings], timeout_s)
+    ready = [reading for reading in readings if reading.fileno() in can_be_read]
     for reading in ready:
         reading.take()
     late = [reading for reading in readings if reading not in ready and reading.is_late()]

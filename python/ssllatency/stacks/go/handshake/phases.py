@@ -20,7 +20,6 @@ _PARTS: dict[Purpose, Phase | Transport] = {
     Purpose.TICKET: Phase.SESSION_LOOKUP,
     Purpose.WAIT: Transport.WAIT_PEER,
 }
-_ANY_SIGNER = "crypto.SignMessage"  # which also signs by what isn't the standard library's, and calls the others
 _DECRYPTS = "crypto/rsa.(*PrivateKey).Decrypt"
 
 
