@@ -249,12 +249,13 @@ def readings(
     border = time.monotonic() + (interval or math.inf)
     while not stopped:
         pause = look_pause_s(source.due_s) if look else math.inf
-        stopped = end.wait(min(border, time.monotonic() + pause))
+        due = border if border < end.at else math.inf  # the last interval ends with the run, with no moment left for one more
+        stopped = end.wait(min(due, time.monotonic() + pause))
         if stopped:
             source.detach()
         if look:
             look()
-        if not stopped and time.monotonic() < border:
+        if not stopped and time.monotonic() < due:
             continue
         yield source.read(per_interval=interval is not None)
         border += interval or 0

@@ -87,7 +87,7 @@ def test_other_ways_of_naming_the_target(certificates: Path, target: str) -> Non
 @pytest.mark.smoke
 def test_intervals_tell_each_call_once(certificates: Path) -> None:
     with Nginx(certificates) as server:
-        process = start("-p", server.master_pid, "-i", "0.5", "-d", "3", "--json")
+        process = start("-p", server.master_pid, "-i", "0.5", "-d", "3", "--json", "--exact")
         began = time.monotonic()
         client, made = Client(server.port["ecdsa"], TLS_1_3), 0
         while time.monotonic() < began + 2:

@@ -118,7 +118,7 @@ def test_a_session_is_polled_when_a_window_is_due(due_in_s: float, pause_s: floa
         waited.append(until - 1000)
         return True
 
-    session, end = SlowSource(None), SimpleNamespace(wait=wait)
+    session, end = SlowSource(None), SimpleNamespace(wait=wait, at=math.inf)
     session.due_s = 1000 + due_in_s
     assert len(list(readings(session, cast("Any", end), 60, lambda: None))) == 1
     assert waited == [pytest.approx(pause_s)]
@@ -131,6 +131,20 @@ def test_an_interval_that_took_too_long_is_not_made_up_for() -> None:
         if number == 1:
             time.sleep(1.3)  # three more would have begun meanwhile
     assert number <= 4
+
+
+def test_the_last_interval_ends_with_the_run_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other one is begun where this process had no processor while both the interval and the run ended."""
+    now, waits = 1000.0, 0
+
+    def wait(_until: float) -> bool:
+        nonlocal now, waits
+        now, waits = now + 1.5, waits + 1  # past the border, and past the end once it has been asked
+        return waits == 2
+
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    end = SimpleNamespace(wait=wait, at=1000.999)
+    assert len(list(readings(SlowSource(None), cast("Any", end), 1.0))) == 1
 
 
 def test_intervals_that_are_replayed_come_back_as_they_were() -> None:
