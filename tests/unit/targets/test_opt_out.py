@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests import schema
+from tests.waiting import wait_for
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
@@ -55,7 +56,7 @@ def test_who_is_gone_has_not(tmp_path: Path) -> None:
 def test_a_real_process(spawn: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "1")
     child = spawn("/bin/cat")
-    assert has_opted_out(child.pid)  # type: ignore[attr-defined]
+    wait_for(lambda: has_opted_out(child.pid))  # type: ignore[attr-defined]  # its environment is there later than its name
     assert opt_out_reason(child.pid) == f"has SSLLATENCY_OFF in its environment (user {os.getuid()})"  # type: ignore[attr-defined]
     assert not has_opted_out(os.getpid())  # set only now, not when it was executed
 
