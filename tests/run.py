@@ -3,7 +3,8 @@
 """Runs the tiers of tests that this machine can run, and names those that it left out and why.
 
 Usage: run.py TIER… [PYTEST OPTION…] with TIER one of unit, deploy, fuzz, bpf, live, kernels; options as -k EXPRESSION and
---lf are passed on. Or quick alone: the quick ones of the pure tests, and one of each kind of live test, for the inner loop.
+--lf are passed on. Or quick alone: the quick ones of the pure tests, and one of each kind of live test, for the inner loop. Or
+slow alone: measures the pure tests anew, and lists those that quick is to leave out (tests/slow.py).
 
 The exit status is 1 if a test failed, or if in CI (the environment variable CI is set) a test of a tier that this machine can
 run was skipped. Tests that need hardware that this machine lacks are no failure there either (tests/machine.py): each tier's
@@ -29,12 +30,13 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 
+from tests import slow  # noqa: E402
 from tests.kernels.machine import native_architecture, why_not  # noqa: E402
 from tests.kernels.plans import plans  # noqa: E402
 
 TIERS = ("unit", "deploy", "fuzz", "bpf", "live", "kernels")
 BESIDE_FUZZING = ("deploy", "bpf")
-QUICK = "quick"
+QUICK, SLOW = "quick", "slow"
 OF_LINT = ("--deselect", "tests/unit/test_imports.py")  # it has run these already
 BYTECODE = TOP / "build" / "bytecode"
 PRIVILEGED = ("bpf", "live")
@@ -145,16 +147,27 @@ def run_quick() -> bool:
     return run_pytest("tests/live", "-m", "smoke and not slow", *ALONE) and passed
 
 
+def list_slow() -> bool:
+    """Whether the pure tests passed that aren't marked as slow; lists those of them that take most."""
+    slow.LISTED.write_text("")
+    words = ("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", "--durations=0", "--durations-min=0.001", *PARALLEL)
+    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=TOP, stdout=subprocess.PIPE, text=True, check=False)
+    slow.LISTED.write_text("".join(f"{test}\n" for test in slow.choose(done.stdout)))
+    return done.returncode == 0
+
+
 def main() -> int:
     """The exit status."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description="Runs tiers of tests; other options are pytest's.")
-    parser.add_argument("tiers", nargs="+", choices=(*TIERS, QUICK), metavar="TIER")
+    parser.add_argument("tiers", nargs="+", choices=(*TIERS, QUICK, SLOW), metavar="TIER")
     parser.add_argument("-k", metavar="EXPRESSION", default="", help="only tests that match, as pytest has it")
     parsed, options = parser.parse_known_args()
     options += ["-k", parsed.k] if parsed.k else []
     keep_bytecode()
     if QUICK in parsed.tiers:
         return int(not run_quick())
+    if SLOW in parsed.tiers:
+        return int(not list_slow())
     tiers = parsed.tiers
     why = obstacle() if set(tiers) & set(PRIVILEGED) else ""
     left_out = {tier: why for tier in tiers if why and tier in PRIVILEGED}

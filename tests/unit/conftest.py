@@ -10,12 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests import programs
+from tests import programs, slow
 from tests.fixtures import build
 from tests.fixtures.assembled import Assembled, assemble
 
 from ssllatency.engines import hit_cost
 from ssllatency.tracing import hit_costs
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves what takes most out of the inner loop."""
+    slow.mark(items)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests import run
+from tests import run, slow
 
 TIERS = ["unit", "bpf", "live"]
 
@@ -170,3 +170,29 @@ def test_a_tier_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as ended:
         run.main()
     assert ended.value.code == 2
+
+
+DURATIONS = """
+============================= slowest durations ==============================
+4.00s call     tests/unit/code/test_walk.py::test_all[libssl.so.3]
+2.50s call     tests/unit/code/test_walk.py::test_all[libcrypto.so.3]
+0.50s setup    tests/unit/code/test_walk.py::test_all[libcrypto.so.3]
+3.00s setup    tests/unit/elf/test_image.py::test_it
+0.50s call     tests/unit/elf/test_image.py::test_another
+"""
+
+
+@pytest.mark.parametrize(("quick_s", "chosen"), [(0.4, 3), (0.5, 2), (3.4, 2), (3.5, 1), (10.4, 1), (10.5, 0)])
+def test_as_few_are_left_out_of_the_inner_loop_as_make_it_quick(quick_s: float, chosen: int) -> None:
+    dearest_first = [
+        "tests/unit/code/test_walk.py::test_all",
+        "tests/unit/elf/test_image.py::test_it",
+        "tests/unit/elf/test_image.py::test_another",
+    ]
+    assert slow.choose(DURATIONS, quick_s) == sorted(dearest_first[:chosen])
+
+
+def test_each_that_is_left_out_is_there() -> None:
+    for test in slow.listed():
+        file, name = test.split("::")
+        assert f"def {name}(" in (run.TOP / file).read_text(), test
