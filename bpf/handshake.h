@@ -221,7 +221,7 @@ enum ssll_flag {
 	SSLL_FLAG_RETRY_KNOWN = 1 << 22,   /* it is known whether a HelloRetryRequest was sent, */
 	SSLL_FLAG_RETRY = 1 << 23,         /* and it was */
 	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
-	SSLL_FLAG_GOROUTINE = 1 << 25,     /* a goroutine's: on which threads it ran isn't known */
+	SSLL_FLAG_GOROUTINE = 1 << 25,     /* a goroutine's, which any thread may run */
 	SSLL_FLAG_PEER = 1 << 26,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
 };
 
@@ -299,7 +299,7 @@ struct ssll_handshake {
 	__u64 since_ns;
 	__u64 phase_since_ns;
 	__u64 phase_stack;          /* stack pointer at entry of the function in which the open phase began */
-	__u64 outer_stack;          /* the same of the session lookup that the open callback interrupts; 0: of none */
+	__u64 outer_stack;          /* the same of the phase that the open one interrupts; 0: of none */
 	__u64 completed_ns;         /* since the last call began; 0: no completion was seen */
 	__u64 blocked_off_ns;       /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
 	__u64 blocked_delay_ns;     /* ready to run meanwhile, */
@@ -330,8 +330,8 @@ struct ssll_handshake {
 	__u32 watch;           /* of what is below handshakes, when the call began: bits of counters.shut */
 	__u32 wake_descriptor; /* that its offload wakes the application by, where that is known */
 	__u8 key_kind;         /* enum ssll_go_key */
-	__u8 pad;
-	__u16 signature; /* of Go: the scheme's code point, 0 not known */
+	__u8 outer_phase;      /* of Go: the part that the open phase interrupts, if there is an outer_stack */
+	__u16 signature;       /* of Go: the scheme's code point, 0 not known */
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the
@@ -371,6 +371,15 @@ struct ssll_clocks {
 	__u32 is_off;       /* 1: it was on no processor */
 };
 
+/* What tells, at one moment, whether a goroutine keeps its thread from then on. */
+struct ssll_turn {
+	__u64 processor;   /* the address of the runtime's record of it; 0: not known */
+	__u64 stack_bytes; /* how large the goroutine's stack is */
+	__u32 turns;       /* how many slices of time the processor has begun */
+	__u8 stops;        /* how often the goroutine has stopped to run, modulo 256 */
+	__u8 pad[3];
+};
+
 /* A thread's innermost call that belongs to a handshake, and what the thread did in it. */
 struct ssll_thread {
 	__u64 ssl;
@@ -384,6 +393,7 @@ struct ssll_thread {
 	struct ssll_away phases;   /* in its phases */
 	struct ssll_clocks clocks; /* as they stood when it was last asked */
 	__u64 read_socket;         /* from which it has read outside of calls since the last one; all ones: from several */
+	struct ssll_turn turn;     /* of the goroutine whose handshake's call began at `call` */
 };
 
 /*
@@ -567,6 +577,7 @@ _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 48, "border");
+_Static_assert(sizeof(struct ssll_turn) == 24, "turn");
 _Static_assert(sizeof(struct ssll_arrival) == 144, "arrival");
 _Static_assert(sizeof(struct ssll_sample) == 64, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 20, "cause key");

@@ -365,6 +365,24 @@ enum ssll_go_type {
 	SSLL_GO_TYPES = 10,
 };
 
+/* Fields of records of Go's runtime and crypto/tls, by the number of their offset in ssll_library. */
+enum ssll_go_field {
+	SSLL_GO_FIELD_THREAD = 0,    /* in a goroutine's: the thread's (g.m) */
+	SSLL_GO_FIELD_STOPS = 1,     /* how often it has stopped to run (g.trackingSeq) */
+	SSLL_GO_FIELD_PROCESSOR = 2, /* in a thread's: the processor's (m.p) */
+	SSLL_GO_FIELD_TURNS = 3,     /* in a processor's: how many slices of time it has begun (p.schedtick) */
+	SSLL_GO_FIELD_CONFIG = 4,    /* in a connection: its Config's address, in which are functions of the application's: */
+	SSLL_GO_FIELD_GET_CERTIFICATE = 5,
+	SSLL_GO_FIELD_GET_CLIENT_CERTIFICATE = 6,
+	SSLL_GO_FIELD_GET_CONFIG = 7,
+	SSLL_GO_FIELD_VERIFY_PEER = 8,
+	SSLL_GO_FIELD_VERIFY_CONNECTION = 9,
+	SSLL_GO_FIELD_UNWRAP_SESSION = 10,
+	SSLL_GO_FIELD_WRAP_SESSION = 11,
+	SSLL_GO_FIELD_GET_ECH_KEYS = 12,
+	SSLL_GO_FIELDS = 13,
+};
+
 /* The most steps from an SSL to a value. */
 enum ssll_path_size {
 	SSLL_PATH_LENGTH = 4,
@@ -398,6 +416,7 @@ struct ssll_library {
 	__s32 sent;        /* Go: where a connection keeps why it writes no more, as an alert that it sent; -1 not known */
 	struct ssll_path paths[SSLL_PLACES]; /* by enum ssll_place_of; none where nothing is labelled */
 	__u32 types[SSLL_GO_TYPES];          /* Go: the hash of each type, 0 where the program doesn't have it */
+	__s32 fields[SSLL_GO_FIELDS];        /* Go: where records have each field, 0 where that isn't known */
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
@@ -464,7 +483,7 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES + 4 * SSLL_GO_TYPES, "library");
+_Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES + 4 * SSLL_GO_TYPES + 4 * SSLL_GO_FIELDS, "library");
 _Static_assert(sizeof(struct ssll_goroutine_key) == 16, "goroutine key");
 _Static_assert(sizeof(struct ssll_frame) == 24, "frame");
 _Static_assert(sizeof(struct ssll_goroutine) == 16 + 24 * SSLL_FRAMES, "goroutine");

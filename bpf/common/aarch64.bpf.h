@@ -21,6 +21,7 @@ enum {
 #define INSTRUCTION_POINTER pc
 #define GOROUTINE regs[28]
 #define GO_FIRST_ARGUMENT regs[0]
+#define GO_CLOSURE regs[26]
 
 static __always_inline __u64 general_register(const struct pt_regs *ctx, __u32 number)
 {

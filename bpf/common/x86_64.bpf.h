@@ -21,6 +21,7 @@ enum {
 #define INSTRUCTION_POINTER rip
 #define GOROUTINE r14
 #define GO_FIRST_ARGUMENT rax
+#define GO_CLOSURE rdx
 
 static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 {

@@ -46,13 +46,12 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, boo
 	if (server)
 		handshake->parts[SSLL_PART_CLIENT_WAIT] =
 		        handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL];
-	if (handshake->flags & SSLL_FLAG_GOROUTINE)
-		return;
 	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
 		for (__u32 part = SSLL_PART_OFF_CPU_RUNNABLE; part <= SSLL_PART_REST_ASLEEP; part++)
 			handshake->parts[part] = 0;
 		handshake->parts[SSLL_PART_OFF_CPU] = handshake->parts[SSLL_PART_OFF_CPU_THROTTLED] = 0;
-		count(&handshake_counters.unsplit);
+		if (!(handshake->flags & SSLL_FLAG_GOROUTINE)) /* those are none that could have been seen otherwise */
+			count(&handshake_counters.unsplit);
 		return;
 	}
 	handshake->parts[SSLL_PART_ON_CPU] = handshake->parts[SSLL_PART_CALLS] - handshake->parts[SSLL_PART_OFF_CPU];

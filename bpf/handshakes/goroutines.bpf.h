@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Handshakes of Go's crypto/tls: from the call that makes one to its return, with the waits and phases of the goroutine that
- * runs it. Time on and off processors isn't known, as a goroutine goes from thread to thread. What is known of a queue is what
- * the thread did that has come for the goroutine in the end, by clocks of the threads that run handshakes of a port.
+ * runs it. A goroutine goes from thread to thread, so time on and off processors is only known where it kept its thread in all
+ * that lies between the waits. What is known of a queue is what the thread did that has come for the goroutine in the end, by
+ * clocks of the threads that run handshakes of a port.
  */
 #ifndef HANDSHAKES_GOROUTINES_BPF_H
 #define HANDSHAKES_GOROUTINES_BPF_H
 
 #include "calls/go_programs.bpf.h"
 #include "handshakes/ending.bpf.h"
+#include "handshakes/go_callbacks.bpf.h"
 #include "handshakes/go_errors.bpf.h"
 #include "handshakes/go_keys.bpf.h"
 
@@ -85,16 +87,18 @@ static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
 	handshake->flags |= SSLL_FLAG_GOROUTINE;
 	handshake->calls = handshake->depth = 1;
 	handshake->watch = watch_below();
-	lookup_or_init_thread(); /* its clocks are kept from now on */
+	begin_go_away(ctx, library, lookup_or_init_thread(), frame->began_ns); /* whose clocks are kept from now on */
 	compare_own_clocks(frame->began_ns);
 	return begin_with_go_hello(handshake, connection);
 }
 
 /* The goroutine begins to wait, or the call is over. */
-static __always_inline void end_in_call(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void end_in_call(
+        const struct pt_regs *ctx, const struct ssll_library *library, struct ssll_handshake *handshake, __u64 now)
 {
 	if (!sees_phases(handshake))
 		handshake->flags |= SSLL_FLAG_UNPHASED;
+	end_go_away(ctx, library, handshake, now);
 	handshake->phase = 0;
 	handshake->outer_stack = 0;
 	judge_split(handshake);
@@ -112,7 +116,6 @@ __noinline int end_go_handshake(struct ssll_handshake *handshake, __u64 connecti
 
 	if (!handshake || !library)
 		return 0;
-	end_in_call(handshake, now);
 	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
 	if (!is_go_socket(connection, library) && !handshake->parts[SSLL_PART_WAIT_UNKNOWN])
 		handshake->flags |= SSLL_FLAG_SLEPT;
@@ -131,6 +134,7 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	struct ssll_goroutine_key key = goroutine_of(ctx);
 	struct ssll_start_key call = call_key(cookie, 0);
 	struct ssll_handshake *handshake;
+	struct ssll_library *library;
 	struct ssll_frame frame;
 	__u64 now = bpf_ktime_get_ns();
 
@@ -140,8 +144,10 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	if (!take_frame(&key, &call, &frame))
 		return 0;
 	handshake = handshake_of(&frame);
-	if (!handshake)
+	library = handshake ? library_of(handshake->library) : NULL;
+	if (!handshake || !library)
 		return 0;
+	end_in_call(ctx, library, handshake, now);
 	return end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1), now);
 }
 
@@ -191,7 +197,7 @@ static __always_inline int begin_go_wait(const struct pt_regs *ctx)
 	part = part_of_go_wait(ctx, connection, library);
 	if (!part)
 		return 0;
-	end_in_call(handshake, now);
+	end_in_call(ctx, library, handshake, now);
 	handshake->waiting = part;
 	if (part == SSLL_PART_WAIT_PEER)
 		await_go_arrival(handshake, connection, now);
@@ -216,10 +222,11 @@ static __always_inline int end_go_wait(const struct pt_regs *ctx)
 {
 	__u64 now = bpf_ktime_get_ns(), connection = 0;
 	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
 
-	if (!handshake || !handshake->waiting)
+	if (!handshake || !library || !handshake->waiting)
 		return 0;
-	lookup_or_init_thread();
+	begin_go_away(ctx, library, lookup_or_init_thread(), now);
 	compare_own_clocks(now);
 	end_wait(handshake, connection, now);
 	keep_go_worker(handshake, connection, now);
@@ -235,21 +242,40 @@ static __always_inline bool opens_nothing(const struct pt_regs *ctx, __u8 part)
 	       !go_result(ctx, 2); /* the slice's length, behind the receiver and its address */
 }
 
-/* Opens a phase that begins at this depth, if it isn't part of another. Those that lie deeper, or as deep, were left by a
- * panic. Functions of the key exchange before TLS 1.3 sign as well, and check signatures: that interrupts them. */
+/* The time since the open phase began, and how long its thread was off the processor in that: it matters only where the
+ * goroutine has kept that thread. */
+static __always_inline void add_go_phase(struct ssll_handshake *handshake, __u8 part, __u64 now)
+{
+	add_part(handshake, part, now - handshake->phase_since_ns);
+	end_go_phase_away(now);
+}
+
+/* Functions of the key exchange before TLS 1.3 sign as well, and check signatures; those that check certificates ask the
+ * application. */
+static __always_inline bool interrupts_go(const struct ssll_handshake *handshake, __u8 part)
+{
+	if (handshake->phase == SSLL_PART_KEY_EXCHANGE)
+		return part != SSLL_PART_KEY_EXCHANGE;
+	return handshake->phase == SSLL_PART_PEER_VERIFICATION && part == SSLL_PART_CALLBACKS && !handshake->outer_stack;
+}
+
+/* Opens a phase that begins at this depth, if it isn't part of another that it doesn't interrupt. Those that lie deeper, or as
+ * deep, were left by a panic. */
 static __always_inline void open_go_phase(struct ssll_handshake *handshake, __u8 part, __u64 depth, __u64 now)
 {
 	if (handshake->phase && handshake->phase_stack < depth) {
-		if (handshake->phase != SSLL_PART_KEY_EXCHANGE || part == SSLL_PART_KEY_EXCHANGE)
+		if (!interrupts_go(handshake, part))
 			return;
-		add_part(handshake, SSLL_PART_KEY_EXCHANGE, now - handshake->phase_since_ns);
+		add_go_phase(handshake, handshake->phase, now);
 		handshake->outer_stack = handshake->phase_stack;
+		handshake->outer_phase = handshake->phase;
 	} else if (handshake->outer_stack >= depth || !handshake->phase) {
 		handshake->outer_stack = 0;
 	}
 	handshake->phase = part;
 	handshake->phase_stack = depth;
 	handshake->phase_since_ns = now;
+	begin_go_phase_away(now);
 }
 
 /* A phase's function is called, or the goroutine begins to wait. The outermost phase counts. */
@@ -265,8 +291,11 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || branches_away(ctx, cookie) || opens_nothing(ctx, part))
 		return 0;
-	note_go_key(ctx, handshake, cookie);
 	drop_unseen_phase(handshake);
+	if (part == SSLL_PART_CALLBACKS && !calls_application(ctx, handshake, connection))
+		return 0;
+	if (handshake->phase != SSLL_PART_CALLBACKS) /* which may sign something else, as a certificate */
+		note_go_key(ctx, handshake, cookie);
 	depth = stack_depth(ctx, &key);
 	if (depth && (!is_windowed(part) || sees_phases(handshake)))
 		open_go_phase(handshake, part, depth, bpf_ktime_get_ns());
@@ -285,14 +314,15 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || handshake->phase != part || handshake->phase_stack != stack_depth(ctx, &key))
 		return 0;
-	add_part(handshake, part, now - handshake->phase_since_ns);
+	add_go_phase(handshake, part, now);
 	handshake->phase = 0;
 	if (!handshake->outer_stack)
 		return 0;
-	handshake->phase = SSLL_PART_KEY_EXCHANGE;
+	handshake->phase = handshake->outer_phase;
 	handshake->phase_stack = handshake->outer_stack;
 	handshake->phase_since_ns = now;
 	handshake->outer_stack = 0;
+	begin_go_phase_away(now);
 	return 0;
 }
 

@@ -158,6 +158,23 @@ class Geometry(IntEnum):
     EXTREME_BITS = 42
 
 
+class GoField(IntEnum):
+    THREAD = 0
+    STOPS = 1
+    PROCESSOR = 2
+    TURNS = 3
+    CONFIG = 4
+    GET_CERTIFICATE = 5
+    GET_CLIENT_CERTIFICATE = 6
+    GET_CONFIG = 7
+    VERIFY_PEER = 8
+    VERIFY_CONNECTION = 9
+    UNWRAP_SESSION = 10
+    WRAP_SESSION = 11
+    GET_ECH_KEYS = 12
+    GO_FIELDS = 13
+
+
 class GoKey(IntEnum):
     NONE = 0
     RSA = 1
@@ -747,7 +764,7 @@ class Handshake(ctypes.Structure):
         ("watch", ctypes.c_uint32),
         ("wake_descriptor", ctypes.c_uint32),
         ("key_kind", ctypes.c_uint8),
-        ("pad", ctypes.c_uint8),
+        ("outer_phase", ctypes.c_uint8),
         ("signature", ctypes.c_uint16),
     )
 
@@ -945,10 +962,11 @@ class Library(ctypes.Structure):
         ("sent", ctypes.c_int32),
         ("paths", Path * 26),
         ("types", ctypes.c_uint32 * 10),
+        ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 624
+assert ctypes.sizeof(Library) == 676
 
 
 class MixKey(ctypes.Structure):
@@ -1100,6 +1118,19 @@ class Text(ctypes.Structure):
 assert ctypes.sizeof(Text) == 72
 
 
+class Turn(ctypes.Structure):
+    _fields_ = (
+        ("processor", ctypes.c_uint64),
+        ("stack_bytes", ctypes.c_uint64),
+        ("turns", ctypes.c_uint32),
+        ("stops", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8 * 3),
+    )
+
+
+assert ctypes.sizeof(Turn) == 24
+
+
 class Thread(ctypes.Structure):
     _fields_ = (
         ("ssl", ctypes.c_uint64),
@@ -1113,10 +1144,11 @@ class Thread(ctypes.Structure):
         ("phases", Away),
         ("clocks", Clocks),
         ("read_socket", ctypes.c_uint64),
+        ("turn", Turn),
     )
 
 
-assert ctypes.sizeof(Thread) == 248
+assert ctypes.sizeof(Thread) == 272
 
 
 class WhoConfig(ctypes.Structure):
@@ -1146,7 +1178,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 624, 256, 0),
+    "libraries": MapShape(2, 4, 676, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -75,7 +75,7 @@ def _check_types(image: Image, types: Types) -> None:
 
 def _check_plan(image: Image, found: FunctionPlan) -> None:
     sites = [*([found.entry.address] if found.entry else ()), *found.exits]
-    sites += [site for call in found.calls for site in (call.call, call.branch)]
+    sites += [site for call in found.calls for site in (call.call, call.behind)]
     assert not (sites and found.obstacle)
     assert len(set(sites)) == len(sites)
     begins = boundaries(image.machine, image.code(found.address, found.size)) if sites else frozenset()

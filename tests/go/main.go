@@ -2,7 +2,8 @@
 
 // A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519;
 // or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted;
-// or busy, for a server that has so many other goroutines at work as the second argument says.
+// or callbacks, for connections with all callbacks of crypto/tls; or busy, for a server that has so many other goroutines at
+// work as the second argument says, and signs for so long as the third says.
 package main
 
 import (
@@ -61,20 +62,29 @@ func serve(listener net.Listener) {
 }
 
 func main() {
-	if os.Args[1] == "labels" {
+	run(os.Args[1:])
+}
+
+func run(words []string) {
+	if words[0] == "labels" {
 		countLabels(10)
 		return
 	}
-	if os.Args[1] == "busy" {
-		spinning, _ := strconv.Atoi(os.Args[2])
-		serveBusy(spinning)
+	if words[0] == "callbacks" {
+		countCallbacks(4)
 		return
 	}
-	if connections, err := strconv.Atoi(os.Args[1]); err == nil {
+	if words[0] == "busy" {
+		spinning, _ := strconv.Atoi(words[1])
+		signing, _ := time.ParseDuration(words[2])
+		serveBusy(spinning, signing)
+		return
+	}
+	if connections, err := strconv.Atoi(words[0]); err == nil {
 		countCalls(connections)
 		return
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(os.Args[1])}, ClientAuth: tls.RequestClientCert}
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(words[0])}, ClientAuth: tls.RequestClientCert}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {
 		log.Fatal(err)

@@ -121,10 +121,12 @@ def _offsets(offsets: Field) -> SslOffsets:
     if distance is not None and (type(distance) is not int or not -_FARTHEST_ITAB < distance < _FARTHEST_ITAB):
         deadline.refuse("a distance in a file")
     hashes = tuple(item.whole(_LARGEST_HASH) for item in record.pop("go_types").items(abi.GoType.GO_TYPES))
+    fields = tuple(item.whole(_LARGEST_FIELD_OFFSET) for item in record.pop("go_fields").items(abi.GoField.GO_FIELDS))
     return SslOffsets(
         **{name: offset.whole_or_null(_LARGEST_FIELD_OFFSET) for name, offset in record.items()},
         deadline=distance,
         go_types=hashes,
+        go_fields=fields,
     )
 
 

@@ -166,6 +166,7 @@ class SslOffsets:
     `server_bits` are the bits at `server` that count. In Go's Conn, `client` is the byte that is 1 at clients;
     `sent` is where it keeps why it writes no more. `deadline` isn't an offset, but where the itab of the error of a deadline
     lies, from that of a *net.OpError on; nor are `go_types`, the hashes of the types by which errors and sockets are known.
+    `go_fields`: where records of Go's runtime and of crypto/tls have what else is read of them.
 
     Inside BIO, from libcrypto: `bio_flags` from BIO_test_flags, `bio_method`, whose first word is the type, from
     BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket.
@@ -187,6 +188,7 @@ class SslOffsets:
     deadline: int | None = None
     sent: int | None = None
     go_types: tuple[int, ...] = ()
+    go_fields: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

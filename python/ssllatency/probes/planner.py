@@ -146,4 +146,5 @@ def _offsets(image: Image, stack: Stack, libraries: tuple[str, ...]) -> SslOffse
     in_bio = stack.bio(image) if has_lower(libraries) else {}
     names = {field.name for field in fields(SslOffsets)}
     offsets = {name: offset for name, offset in offset_by_name.items() if name in names}
-    return SslOffsets(**{**offsets, **in_bio}, go_types=stack.known_types(image) if called(libraries) else ())
+    types, records = (stack.known_types(image), stack.runtime_fields(image)) if called(libraries) else ((), ())
+    return SslOffsets(**{**offsets, **in_bio}, go_types=types, go_fields=records)

@@ -280,6 +280,10 @@ class Stack(Implementation):
         """Return what tells the types of values in its memory, by GoType; empty for a stack whose values have none."""
         return ()
 
+    def runtime_fields(self, image: Image) -> tuple[int, ...]:  # noqa: ARG002
+        """Byte offsets in records of Go's, by GoField, 0 where one isn't known; empty for another stack."""
+        return ()
+
     @abstractmethod
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """Paths from a connection to its labels, by the label's name; those that are uncertain are missing."""

@@ -35,7 +35,9 @@ class GoProgram:
         if not path.is_file():
             missing = path.parent / f"{name}.missing"
             leave_out(missing.read_text().strip() if missing.is_file() else f"run tools/for-tests/setup-go {name}")
-        self._process = subprocess.Popen([path, argument], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        host = path.parent / f"{name}-host"  # of a library
+        words = [host, path, argument] if host.is_file() else [path, argument]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid
         assert self._process.stdout
         assert self._process.stdout.readline() == "ready\n"
@@ -53,7 +55,7 @@ class GoProgram:
     @property
     def _minor(self) -> int:
         version = self._name.split("-")[0]
-        return 26 if version == "local" else int(version.split(".")[1])
+        return 26 if version in ("local", "mode") else int(version.split(".")[1])
 
     def run(self) -> dict[str, Any]:
         """Has it make its connections, and ends it; what it counted."""

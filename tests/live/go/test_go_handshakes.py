@@ -131,6 +131,7 @@ def assert_phases(singles: list[Shake], *, any_signer: bool) -> None:
         assert parts["calls"] == sum(parts.get(phase, 0) for phase in PHASES)
         if labels["sni"] == SIGNER and any_signer:
             assert parts["private_key"] > SIGNER_NS
+            assert "on_cpu" not in parts, "its goroutine gave its thread away"
 
 
 def test_failures_have_their_reasons(counted: tuple[Shakes, dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -26,12 +26,13 @@ LATE_S = 0.05
 
 
 @contextmanager
-def server(name: str, spinning: int = 0) -> Iterator[tuple[int, int]]:
-    """A server on one processor at a time, with so many goroutines that never wait: its PID and port."""
+def server(name: str, spinning: int = 0, signing: str = "0s", *, before: Sequence[str] = ()) -> Iterator[tuple[int, int]]:
+    """A server on one processor at a time, with so many goroutines that never wait, whose key works for so long: its PID and
+    port. `before`: a command that becomes the server."""
     if not (BUILT / name).is_file():
         leave_out(f"run tools/for-tests/setup-go {name}")
     process = subprocess.Popen(
-        [BUILT / name, "busy", str(spinning)],
+        [*before, str(BUILT / name), "busy", str(spinning), signing],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -236,7 +236,7 @@ ROWS = (
             "phases": _by(
                 f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
                 "test_each_handshake_has_its_outcome_and_labels",
-                but="callbacks aren't told from the rest; of ML-KEM before Go 1.26 only the encapsulation is seen",
+                but="of ML-KEM before Go 1.26 only the encapsulation is seen",
             ),
             "waits": _by(f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels", but=_GO_TRANSPORT),
             "labels": _by(

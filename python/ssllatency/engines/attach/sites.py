@@ -177,6 +177,8 @@ def library_record(
     )
     for number, type_hash in enumerate(offsets.go_types):
         record.types[number] = type_hash
+    for number, at in enumerate(offsets.go_fields):
+        record.fields[number] = at
     paths = {**labels, **_socket_paths(offsets)}
     for place in _PLACES.keys() & paths.keys():
         path, kept = paths[place], record.paths[_PLACES[place]]

@@ -7,18 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ssllatency.code.aarch64.machine import Aarch64
-from ssllatency.code.flow import Code, Unplannable
-from ssllatency.code.machine import BASELINE, Emulation, Machine
+from ssllatency.code.flow import Code, Graph, Unplannable
+from ssllatency.code.machine import BASELINE, Emulation, Flow, Machine
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function
 from ssllatency.stacks.go import verify
 from ssllatency.stacks.go.body import GoBodies
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import CallWithBranch, EntrySite, call_sites, entry_site, exit_sites
-from ssllatency.stacks.go.traced_functions import Shape, TracedFunction, functions_of
+from ssllatency.stacks.go.sites import EntrySite, InnerCall, call_sites, closure_sites, entry_site, exit_sites
+from ssllatency.stacks.go.traced_functions import CALLBACKS, TLS, Shape, TracedFunction, functions_of
 
 # What grows a stack: runtime.morestack, .morestack_noctxt and .morestackc.
 _GROWS = ("runtime.morestack", "runtime.morestack_noctxt", "runtime.morestackc")
+
+_COPIES = ("runtime.duffcopy", "runtime.duffzero")  # what is passed by value; they change no register that has an argument
 
 _LARGEST = 1 << 20  # bytes of a function
 
@@ -33,7 +35,7 @@ class FunctionPlan:
     size: int = 0
     entry: EntrySite | None = None
     exits: tuple[int, ...] = ()
-    calls: tuple[CallWithBranch, ...] = ()
+    calls: tuple[InnerCall, ...] = ()
     inlined_into: tuple[str, ...] = ()
     obstacle: str = ""
 
@@ -63,15 +65,15 @@ class FunctionPlanner:
 
     def _sites(
         self, traced: TracedFunction, function: Function
-    ) -> tuple[EntrySite | None, tuple[int, ...], tuple[CallWithBranch, ...]]:
+    ) -> tuple[EntrySite | None, tuple[int, ...], tuple[InnerCall, ...]]:
         if function.size > _LARGEST:
             raise Unplannable("it is too large to be followed")
         graph = self._bodies.graph(function)
         code = self._program.image.code(function.address, function.size)
         machine = self._program.image.machine
-        if traced.shape is Shape.CALL:
-            calls = call_sites(graph, self._address(traced.callee), self._emulation)
-            verify.check_boundaries(machine, code, graph, [site for call in calls for site in (call.call, call.branch)])
+        if traced.shape in (Shape.CALL, Shape.CLOSURES):
+            calls = self._calls(traced, graph)
+            verify.check_boundaries(machine, code, graph, [site for call in calls for site in (call.call, call.behind)])
             return None, (), calls
         entry = entry_site(graph, self._grows, self._emulation)
         exits = exit_sites(graph) if traced.shape is Shape.SPAN else ()
@@ -81,6 +83,16 @@ class FunctionPlanner:
         else:
             verify.check_entry(machine, code, graph, depths, entry)
         return entry, exits, ()
+
+    def _calls(self, traced: TracedFunction, graph: Graph) -> tuple[InnerCall, ...]:
+        if traced.shape is Shape.CALL:
+            return call_sites(graph, self._address(traced.callee), self._emulation)
+        targets = {instruction.target for instruction in graph.nodes.values() if instruction.flow is Flow.CALL}
+        named = {target: self._program.functions.at(target) for target in targets if target is not None}
+        copies = {target for target, function in named.items() if function and function.name in _COPIES}
+        offsets = (self._program.types.offset(TLS, "Config", field) for field in CALLBACKS.values())
+        fields = {offset for offset in offsets if offset is not None}
+        return closure_sites(graph, fields, copies, self._emulation)
 
     def _address(self, name: str) -> int:
         functions = self._program.functions.named(name)

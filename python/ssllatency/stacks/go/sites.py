@@ -16,11 +16,12 @@ functions and on aarch64. All of them see the stack pointer and the arguments th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ssllatency.code.flow import Graph, Unplannable
-from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow, Instruction
+from ssllatency.code.machine import BASELINE, ENDS, Cost, Emulation, Flow, Instruction
 
 MAX_EXITS = 256
 _LONGEST_HEAD, _LONGEST_BLOCK = 16, 64  # instructions up to the site; of the block that grows the stack
@@ -32,6 +33,11 @@ ARGUMENTS = {
     "sp": tuple(f"x{number}" for number in range(16)),
 }
 _GOROUTINE = {"rsp": "r14", "sp": "x28"}
+# The register that has the closure when its code is called, from where that is loaded, and how it is called.
+_CLOSURE = {"rsp": "rdx", "sp": "x26"}
+_LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[rdx\]"), "sp": re.compile(r"ldr (\w+), \[x26\]")}
+_CALLS = {"rsp": "call", "sp": "blr"}
+_FIELD = {"rsp": re.compile(r"mov rdx, qword ptr \[\w+ \+ (\w+)\]"), "sp": re.compile(r"ldr x26, \[\w+, #(\w+)\]")}
 # The first word of an error that is returned alone, and of one that is returned behind an int, by machine.
 RESULTS = {"x86-64": ("rax", "rbx"), "aarch64": ("x0", "x1")}
 
@@ -46,11 +52,12 @@ class EntrySite:
 
 
 @dataclass(frozen=True)
-class CallWithBranch:
-    """A call within a function, and the branch behind it that control is sure to reach next in the function."""
+class InnerCall:
+    """A call within a function: a site on the way to it, and one behind it that control is sure to reach next in the
+    function."""
 
     call: int
-    branch: int
+    behind: int
 
 
 def entry_site(graph: Graph, grows: Collection[int], emulation: Emulation = BASELINE) -> EntrySite:
@@ -159,7 +166,7 @@ def exit_sites(graph: Graph) -> tuple[int, ...]:
     return exits
 
 
-def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tuple[CallWithBranch, ...]:
+def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tuple[InnerCall, ...]:
     """The calls of `callee`, each with the branch that comes first behind it: both emulated. Unplannable with the reason where
     there are none, or control may go another way in between."""
     sites = []
@@ -168,7 +175,7 @@ def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tu
             branch = _branch_behind(graph, instruction)
             if branch is None or {instruction.cost(emulation), branch.cost(emulation)} != {Cost.EMULATED}:
                 raise Unplannable(f"no branch comes first behind its call at {address:#x}")
-            sites.append(CallWithBranch(address, branch.address))
+            sites.append(InnerCall(address, branch.address))
     if not sites:
         raise Unplannable(f"it doesn't call the function at {callee:#x}")
     return tuple(sites)
@@ -187,3 +194,81 @@ def _branch_behind(graph: Graph, call: Instruction) -> Instruction | None:
             return None
         before, address = address, instruction.end
     return None
+
+
+def closure_sites(
+    graph: Graph, fields: Collection[int], copies: Collection[int], emulation: Emulation = BASELINE
+) -> tuple[InnerCall, ...]:
+    """The calls of closures that may come from one of these fields, by their offsets. Their code is loaded from the register in
+    which the callee finds the closure: there is the site before the call, or at the call itself where that is emulated. At both
+    the register has the closure, and that call comes next. `copies`: targets of calls that only copy what is passed.
+    Unplannable with the reason where there are none."""
+    sites = []
+    for address, call in sorted(graph.nodes.items()):
+        if call.flow is not Flow.INDIRECT_CALL:
+            continue
+        load, behind = _load_of_code(graph, call, copies), _behind(graph, call, emulation)
+        if load is None or behind is None or _is_of_another_field(graph, load, fields):
+            continue
+        site = call if call.cost(emulation) is Cost.EMULATED else load
+        depths = {graph.delta(site.address), graph.delta(address), graph.delta(behind.address)}
+        if site.cost(emulation) is not None and len(depths) == 1:
+            sites.append(InnerCall(site.address, behind.address))
+    if not sites:
+        raise Unplannable("no call of a closure is seen in it")
+    return tuple(sites)
+
+
+def _before(graph: Graph, address: int) -> list[Instruction]:
+    """The instructions before this one, the nearest first."""
+    return [graph.nodes[at] for at in sorted((at for at in graph.nodes if at < address), reverse=True)[:_LONGEST_BLOCK]]
+
+
+def _load_of_code(graph: Graph, call: Instruction, copies: Collection[int]) -> Instruction | None:
+    """Where the code that is called is loaded from the closure: all ways from there lead to the call, and no other does."""
+    mnemonic, _, register = call.text.partition(" ")
+    closure, loads = _CLOSURE[graph.stack_pointer], _LOADS[graph.stack_pointer]
+    if mnemonic != _CALLS[graph.stack_pointer]:
+        return None
+    between = {call.address}
+    for instruction in _before(graph, call.address):
+        loaded = loads.fullmatch(instruction.text)
+        if loaded and loaded[1] == register != closure:
+            return instruction if _is_one_way(graph, instruction, between) else None
+        if instruction.copy and instruction.copy[::2] == (register, 64):
+            register = instruction.copy[1]
+        elif {register, closure} & instruction.writes and not (instruction.flow is Flow.CALL and instruction.target in copies):
+            return None
+        if instruction.flow not in (Flow.NEXT, Flow.BRANCH, Flow.CALL):
+            return None
+        between.add(instruction.address)
+    return None
+
+
+def _is_one_way(graph: Graph, start: Instruction, between: Collection[int]) -> bool:
+    """Whether these instructions, the last of which is a call, are only reached from `start`, and lead nowhere but on."""
+    enclosed = all({*graph.predecessors[address]} <= {start.address, *between} for address in between)
+    branches = (graph.nodes[address] for address in between if graph.nodes[address].flow is Flow.BRANCH)
+    return enclosed and all(branch.target in between for branch in branches)
+
+
+def _is_of_another_field(graph: Graph, load: Instruction, fields: Collection[int]) -> bool:
+    """Whether the closure comes from elsewhere, as the instruction before says that sets its register. Some come from the
+    stack, or as an argument."""
+    closure = _CLOSURE[graph.stack_pointer]
+    for instruction in _before(graph, load.address):
+        if instruction.flow in ENDS:
+            return False
+        if closure in instruction.writes:
+            field = _FIELD[graph.stack_pointer].fullmatch(instruction.text)
+            from_stack = f"[{graph.stack_pointer}" in instruction.text
+            return not from_stack and (field is None or int(field[1], 0) not in fields)
+    return False
+
+
+def _behind(graph: Graph, call: Instruction, emulation: Emulation) -> Instruction | None:
+    """The first emulated branch behind a call, or else the next instruction."""
+    branch, following = _branch_behind(graph, call), graph.nodes.get(call.end)
+    if branch is not None and branch.cost(emulation) is Cost.EMULATED:
+        return branch
+    return following if following is not None and following.cost(emulation) is not None else None

@@ -193,6 +193,16 @@ class Go(Stack):
         except ElfError:
             return ()
 
+    def runtime_fields(self, image: Image) -> tuple[int, ...]:
+        """Those by which a goroutine is known to keep its thread, and the application's functions are known."""
+        from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.go.handshake.connection import runtime_fields
+
+        try:
+            return runtime_fields(_program(image).types)
+        except ElfError:
+            return ()
+
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """The fields of a connection, from its type."""
         from ssllatency.elf.source import ElfError

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ssllatency.abi import GoKey
+from ssllatency.abi import GoField, GoKey
 
 OLDEST, NEWEST = 18, 27  # of Go 1.N: the versions whose sources were read
 
@@ -33,14 +33,17 @@ class Purpose(StrEnum):
     WAIT = "wait"
     WAKE = "wake"
     PANIC = "panic"
+    CALLBACK = "callback"
 
 
 class Shape(StrEnum):
-    """The sites that a function needs: where calls begin and end, only where they begin, or a call that it makes."""
+    """The sites that a function needs: where calls begin and end, only where they begin, a call that it makes, or those that it
+    makes of closures."""
 
     SPAN = "span"
     ENTRY = "entry"
     CALL = "call"
+    CLOSURES = "closures"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,24 @@ def _all(purpose: Purpose, *names: str, role: str = "", since: int = OLDEST, unt
 TLS, _MLKEM = "crypto/tls", "crypto/internal/fips140/mlkem"
 SERVER_HANDSHAKE, CLIENT_HANDSHAKE = f"{TLS}.(*Conn).serverHandshake", f"{TLS}.(*Conn).clientHandshake"
 
+_SERVERS, _CLIENTS = f"{TLS}.(*serverHandshakeState", f"{TLS}.(*clientHandshakeState"
+# Those that call functions of the application's, which a Config holds, with the versions that do: (name, side, since, until).
+_CALLERS = (
+    (f"{TLS}.(*Conn).readClientHello", "server", OLDEST, 0),
+    (f"{TLS}.(*Config).getCertificate", "server", OLDEST, 0),
+    (f"{TLS}.(*Conn).processCertsFromClient", "server", OLDEST, 0),
+    (f"{_SERVERS}).doFullHandshake", "server", OLDEST, 0),
+    (f"{_SERVERS}).doResumeHandshake", "server", OLDEST, 0),
+    (f"{_SERVERS}).checkForResumption", "server", 21, 0),
+    (f"{_SERVERS}).sendSessionTicket", "server", 21, 0),
+    (f"{_SERVERS}TLS13).checkForResumption", "server", 21, 0),
+    (f"{_SERVERS}TLS13).readClientCertificate", "server", OLDEST, 0),
+    (f"{TLS}.(*Conn).sendSessionTicket", "server", 21, 0),
+    (f"{TLS}.(*Conn).getClientCertificate", "client", OLDEST, 0),
+    (f"{TLS}.(*Conn).verifyServerCertificate", "client", OLDEST, 0),
+    (f"{_CLIENTS}).handshake", "client", OLDEST, 0),
+    (f"{_CLIENTS}TLS13).readServerCertificate", "client", OLDEST, 0),
+)
 _EXCHANGES = (("hybridKeyExchange", 26), ("ecdhKeyExchange", 26), ("mlkem1024KeyExchange", 27))
 
 FUNCTIONS: tuple[TracedFunction, ...] = (
@@ -112,6 +133,8 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     *_all(Purpose.TICKET, f"{TLS}.(*Config).decryptTicket", role="server", since=21),
     *_all(Purpose.NEW_TICKET, f"{TLS}.(*Conn).encryptTicket", role="server", until=20),
     *_all(Purpose.NEW_TICKET, f"{TLS}.(*Config).encryptTicket", role="server", since=21),
+    # Functions of the application's.
+    *(TracedFunction(name, Purpose.CALLBACK, Shape.CLOSURES, role, since, until) for name, role, since, until in _CALLERS),
     # What tells why, and whose time it was.
     TracedFunction(f"{TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
     TracedFunction("internal/poll.runtime_pollWait", Purpose.WAIT, Shape.CALL, callee="runtime.netpollblock"),
@@ -119,6 +142,18 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction("runtime.gopanic", Purpose.PANIC, Shape.ENTRY, always=True),
     TracedFunction("runtime.Goexit", Purpose.PANIC, Shape.ENTRY),
 )
+
+# The application's functions, by the fields of a Config that hold them. Clients' session caches are interfaces instead.
+CALLBACKS = {
+    GoField.GET_CERTIFICATE: "GetCertificate",
+    GoField.GET_CLIENT_CERTIFICATE: "GetClientCertificate",
+    GoField.GET_CONFIG: "GetConfigForClient",
+    GoField.VERIFY_PEER: "VerifyPeerCertificate",
+    GoField.VERIFY_CONNECTION: "VerifyConnection",
+    GoField.UNWRAP_SESSION: "UnwrapSession",
+    GoField.WRAP_SESSION: "WrapSession",
+    GoField.GET_ECH_KEYS: "GetEncryptedClientHelloKeys",
+}
 
 # The kinds of private keys that functions use, which their first argument holds or is.
 KEYS = {

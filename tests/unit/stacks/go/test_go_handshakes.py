@@ -12,7 +12,7 @@ from tests.fixtures.go_samples import program as made
 from tests.unit.stacks.go.test_real import NEEDED, OTHERS, minor_of, program
 
 from ssllatency import abi
-from ssllatency.abi import GoReason, GoType
+from ssllatency.abi import GoField, GoReason, GoType
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
@@ -24,7 +24,7 @@ from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
-from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, label_paths, sent_alert
+from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, label_paths, runtime_fields, sent_alert
 from ssllatency.stacks.go.handshake.names import names, text_hash
 from ssllatency.stacks.go.handshake.texts import TEXTS
 from ssllatency.stacks.phases import Phase, Transport
@@ -73,10 +73,20 @@ def test_all_types_that_tell_errors_and_sockets_are_known(name: str) -> None:
     assert sent_alert(types)
 
 
+def test_fields_of_the_runtime_and_of_a_config_are_known(name: str) -> None:
+    """Callbacks for sessions have come with Go 1.21, for ECH with Go 1.24."""
+    found = {GoField(number): offset for number, offset in enumerate(runtime_fields(program(name).types))}
+    newer = {GoField.UNWRAP_SESSION: 21, GoField.WRAP_SESSION: 21, GoField.GET_ECH_KEYS: 25}
+    missing = {field for field, since in newer.items() if minor_of(name) < since}
+    assert {field for field, offset in found.items() if not offset} == missing
+    assert (found[GoField.THREAD], found[GoField.TURNS]) == (48, 16)
+    assert (found[GoField.GET_CERTIFICATE], found[GoField.GET_CONFIG]) == (56, 72)
+
+
 def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     plan = plan_handshake(program(name).image)
     phases = {call.callee: call for call in plan.calls}
-    assert {call.phase for call in plan.calls} == {*Phase} - {Phase.CALLBACKS}
+    assert {call.phase for call in plan.calls} == {*Phase}
     assert {
         "crypto/rsa.(*PrivateKey).Sign",
         "crypto/ecdsa.(*PrivateKey).Sign",

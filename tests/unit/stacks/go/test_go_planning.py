@@ -104,6 +104,8 @@ def test_the_kernel_side_reads_its_connections_by_its_own_layout() -> None:
     assert library_record(SslOffsets(deadline=-160), stack_named("go")).deadline == -160
     record = library_record(SslOffsets(sent=552, go_types=(7, 0, 0xFFFFFFFF)), stack_named("go"))
     assert (record.sent, list(record.types)) == (552, [7, 0, 0xFFFFFFFF, *[0] * 7])
+    record = library_record(SslOffsets(go_fields=(48, 191)), stack_named("go"))
+    assert list(record.fields)[:3] == [48, 191, 0]
 
 
 @pytest.mark.parametrize("distance", [-160, 16224, None])
@@ -116,6 +118,20 @@ def test_the_distance_of_two_errors_is_kept(distance: int | None) -> None:
 def test_the_hashes_of_types_are_kept(hashes: tuple[int, ...]) -> None:
     plan = replace(planned(), offsets=SslOffsets(client=16, sent=552, go_types=hashes))
     assert codec.from_values(values_of(plan), FILE_SIZE) == plan
+
+
+@pytest.mark.parametrize("fields", [(), (48, 0), (1,) * abi.GoField.GO_FIELDS])
+def test_fields_of_the_runtimes_records_are_kept(fields: tuple[int, ...]) -> None:
+    plan = replace(planned(), offsets=SslOffsets(client=16, go_fields=fields))
+    assert codec.from_values(values_of(plan), FILE_SIZE) == plan
+
+
+@pytest.mark.parametrize("fields", [[-1], [1 << 32], ["1"], [1] * (abi.GoField.GO_FIELDS + 1), 1])
+def test_fields_that_are_none_are_refused(fields: object) -> None:
+    values = values_of(planned())
+    values["offsets"]["go_fields"] = fields
+    with pytest.raises(FieldError):
+        codec.from_values(values, FILE_SIZE)
 
 
 @pytest.mark.parametrize("hashes", [[-1], [1 << 32], ["1"], [1] * (abi.GoType.GO_TYPES + 1), 1])

@@ -15,7 +15,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.go.plan import FunctionPlan, plan, plan_functions
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import CallWithBranch
+from ssllatency.stacks.go.sites import InnerCall
 from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
 
 PUSH, POP = b"\x55", b"\x5d"
@@ -31,7 +31,7 @@ def planned(code: Code, machine: str = X86, shape: Shape = Shape.SPAN, callee: s
     traced = TracedFunction(code.name, Purpose.READ, shape, callee=callee)
     (found,) = plan_functions(read, [traced])
     entry = replace(found.entry, address=found.entry.address - found.address) if found.entry else None
-    calls = tuple(CallWithBranch(call.call - found.address, call.branch - found.address) for call in found.calls)
+    calls = tuple(InnerCall(call.call - found.address, call.behind - found.address) for call in found.calls)
     return replace(found, entry=entry, exits=tuple(at - found.address for at in found.exits), calls=calls)
 
 
@@ -162,7 +162,7 @@ def test_waits_are_seen_at_the_call_and_the_branch_behind_it(machine: str) -> No
     code = waiting(machine)
     found = planned(code, machine, Shape.CALL, "runtime.netpollblock")
     (call,) = found.calls
-    assert call.call < call.branch <= call.call + 8
+    assert call.call < call.behind <= call.call + 8
     assert "doesn't call" in planned(code, machine, Shape.CALL, "other").obstacle
     assert "no functions called" in planned(code, machine, Shape.CALL, "missing").obstacle
     straight = checked("f", machine, [NOP[machine]])
@@ -176,6 +176,50 @@ def test_a_wait_without_a_branch_at_once_is_refused() -> None:
     ):
         found = planned(checked("f", X86, body), X86, Shape.CALL, "other")
         assert "no branch comes first" in found.obstacle
+
+
+CLOSURE = {  # by which its field is read, its code loaded, an argument set, and the call made
+    X86: [bytes.fromhex(part) for part in ("488b5038", "488b0a", "4889d8", "ffd1")],
+    "aarch64": [bytes.fromhex(part) for part in ("1a1c40f9", "410340f9", "e00303aa", "20003fd6")],
+}
+
+
+def calling(machine: str, *left_out: int, more: Sequence[Part] = ()) -> FunctionPlan:
+    """A function that calls the closure in a Config's GetCertificate, without some of the instructions, or with more of them
+    behind the load."""
+    field, load, *others = (part for number, part in enumerate(CLOSURE[machine]) if number not in left_out)
+    return planned(checked("f", machine, [field, load, *more, *others]), machine, Shape.CLOSURES)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_call_of_a_callback_is_seen_where_its_code_is_loaded(machine: str) -> None:
+    """On aarch64 at the call itself, which is emulated."""
+    found = calling(machine)
+    assert found.obstacle == ""
+    (call,) = found.calls
+    assert call.call < call.behind
+    without = calling(machine, 2)
+    assert len(without.calls) == 1, "it may have been set before"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ([bytes.fromhex("488b4910")], "the code comes from elsewhere: mov 0x10(%rcx),%rcx"),
+        ([bytes.fromhex("4889c2")], "another closure is passed: mov %rax,%rdx"),
+        ([To(CALL, "other", 4)], "a call may change both"),
+        ([TEST, To(JE, "early")], "it isn't always called"),
+    ],
+)
+def test_what_may_be_another_call_is_no_callback(more: Sequence[Part], why: str) -> None:
+    assert calling(X86, more=more).obstacle == "no call of a closure is seen in it", why
+
+
+def test_a_closure_of_another_field_is_no_callback() -> None:
+    other = [bytes.fromhex(part) for part in ("488b5020", "488b0a", "ffd1")]  # mov 0x20(%rax),%rdx
+    assert planned(checked("f", X86, other), X86, Shape.CLOSURES).calls == ()
+    passed = [bytes.fromhex(part) for part in ("488b542420", "488b0a", "ffd1")]  # mov 0x20(%rsp),%rdx
+    assert len(planned(checked("f", X86, passed), X86, Shape.CLOSURES).calls) == 1
 
 
 def test_only_the_entry_of_a_function_that_may_not_return() -> None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ssllatency.abi import GoType
+from ssllatency.abi import GoField, GoType
 from ssllatency.code.values import FieldPath
 from ssllatency.stacks.go.run_time_types import Kind, Types
-from ssllatency.stacks.go.traced_functions import TLS
+from ssllatency.stacks.go.traced_functions import CALLBACKS, TLS
 
 HELD_ERROR = 64  # where the kernel side looks for the error in a net.OpError
 _LENGTH = 8  # of a string or a slice, from its pointer on
@@ -29,6 +29,13 @@ _TYPES: Mapping[GoType, tuple[str, str, Kind]] = {
     GoType.TEXT: ("errors", "*errorString", Kind.STRUCT),
     GoType.HASH: ("crypto", "Hash", Kind.UINT),
     GoType.PSS: ("crypto/rsa", "*PSSOptions", Kind.STRUCT),
+}
+# Fields of the runtime's records: of a goroutine, a thread, a processor.
+_RUNTIME: Mapping[GoField, tuple[str, str]] = {
+    GoField.THREAD: ("g", "m"),
+    GoField.STOPS: ("g", "trackingSeq"),
+    GoField.PROCESSOR: ("m", "p"),
+    GoField.TURNS: ("p", "schedtick"),
 }
 
 
@@ -83,6 +90,16 @@ def known_types(types: Types) -> tuple[int, ...]:
     if "*net.OpError" not in types.error_hashes.values():
         return ()
     return tuple(types.hash_of(*_TYPES[GoType(number)]) for number in range(GoType.GO_TYPES))
+
+
+def runtime_fields(types: Types) -> tuple[int, ...]:
+    """Where what the kernel side reads beside labels lies, by GoField: in the runtime's records, what tells whether a goroutine
+    keeps its thread; in a Config the application's functions; 0 where that isn't known. ElfError where the types are
+    damaged."""
+    found = {field: types.offset("runtime", *place) or 0 for field, place in _RUNTIME.items()}
+    found[GoField.CONFIG] = types.offset(TLS, "Conn", "config") or 0
+    found |= {field: types.offset(TLS, "Config", name) or 0 for field, name in CALLBACKS.items()}
+    return tuple(found.get(GoField(number), 0) for number in range(GoField.GO_FIELDS))
 
 
 def sent_alert(types: Types) -> int | None:

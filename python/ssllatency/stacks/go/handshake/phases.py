@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The phases of a handshake and its waits, as a Go program has them: functions that are called, from their entry to their
-returns; and the call in which a goroutine parks until its socket is ready, with the branch behind it."""
+returns; calls of functions that the application has put into a Config; and the call in which a goroutine parks until its socket
+is ready, with the branch behind it."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ _PARTS: dict[Purpose, Phase | Transport] = {
     Purpose.CERTIFICATE: Phase.PEER_VERIFICATION,
     Purpose.TICKET: Phase.SESSION_LOOKUP,
     Purpose.WAIT: Transport.WAIT_PEER,
+    Purpose.CALLBACK: Phase.CALLBACKS,
 }
 _DECRYPTS = "crypto/rsa.(*PrivateKey).Decrypt"
 
@@ -50,7 +52,7 @@ class Phases:
 def _sites(part: Phase | Transport, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
     start, end = planned.address, planned.address + planned.size
     for call in planned.calls:
-        yield PhaseSites(part, traced.name, start, end, call.call, (call.branch,))
+        yield PhaseSites(part, traced.name, start, end, call.call, (call.behind,))
     if planned.entry and planned.exits:
         entry = planned.entry
         operation = ("decrypt" if traced.name == _DECRYPTS else "sign") if part is Phase.PRIVATE_KEY else ""
