@@ -12,7 +12,7 @@ from tests.live.go.test_go_handshakes import of_role, started
 
 pytestmark = pytest.mark.usefixtures("tracing")
 FEW = "80"  # connections, a tenth of each kind of tests/go/counted.go
-# shared: a library that a program in C has loaded. Those that `tools/setup-go modes` has built, and the usual one.
+# shared: a library that a program in C has loaded. Those that `tools/for-tests/setup-go modes` has built, and the usual one.
 MODES = ("race", "pgo", "fips", "static", "shared", "plugin")
 PROGRAMS = [NEEDED[-1], *(f"mode-{mode}" for mode in MODES if (BUILT / f"mode-{mode}.made").is_file())]
 

@@ -225,7 +225,7 @@ def _before(graph: Graph, address: int) -> list[Instruction]:
 
 
 def _load_of_code(graph: Graph, call: Instruction, copies: Collection[int]) -> Instruction | None:
-    """Where the code that is called is loaded from the closure: all ways from there lead to the call, and no other does."""
+    """The load of the code that is called from the closure: all ways from there lead to the call, and no other does."""
     mnemonic, _, register = call.text.partition(" ")
     closure, loads = _CLOSURE[graph.stack_pointer], _LOADS[graph.stack_pointer]
     if mnemonic != _CALLS[graph.stack_pointer]:

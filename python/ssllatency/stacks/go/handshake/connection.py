@@ -93,7 +93,7 @@ def known_types(types: Types) -> tuple[int, ...]:
 
 
 def runtime_fields(types: Types) -> tuple[int, ...]:
-    """Where what the kernel side reads beside labels lies, by GoField: in the runtime's records, what tells whether a goroutine
+    """Offsets of what the kernel side reads beside labels, by GoField: in the runtime's records, what tells whether a goroutine
     keeps its thread; in a Config the application's functions; 0 where that isn't known. ElfError where the types are
     damaged."""
     found = {field: types.offset("runtime", *place) or 0 for field, place in _RUNTIME.items()}
