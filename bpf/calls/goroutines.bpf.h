@@ -63,17 +63,20 @@ static __always_inline __u64 *goroutine_share(__u32 tgid)
 	return bpf_map_lookup_elem(&goroutine_shares, &number);
 }
 
+/* Not on the stack, half of which it would take. */
+static const struct ssll_goroutine blank_goroutine = {};
+
 /* The goroutine's record, made where it has none; NULL where there is no room for it. */
 static __always_inline struct ssll_goroutine *add_goroutine(const struct ssll_goroutine_key *key)
 {
 	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, key);
-	struct ssll_goroutine none = {};
 	__u64 *share;
 
 	if (goroutine)
 		return goroutine;
 	share = goroutine_share(key->tgid);
-	if (!share || (__s64)*share >= SSLL_GOROUTINE_SHARE || bpf_map_update_elem(&goroutines, key, &none, BPF_NOEXIST))
+	if (!share || (__s64)*share >= SSLL_GOROUTINE_SHARE ||
+	        bpf_map_update_elem(&goroutines, key, &blank_goroutine, BPF_NOEXIST))
 		return NULL;
 	count(share);
 	return bpf_map_lookup_elem(&goroutines, key);
