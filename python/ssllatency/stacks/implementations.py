@@ -4,6 +4,7 @@ one that can be traced. They are recognised by their marks in the file."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,10 +45,11 @@ class Version:
 def tls_inside(image: Image) -> Inside:
     """The implementations that the image's bytes show, read once from end to end. ElfError where the file is cut short."""
     versions = _versions(image)
-    stack, seen_of_stack = _marked(image, versions)
-    others = [*UNTRACED, *(other for other in STACKS if not other.has_symbols and other is not stack)]
-    seen_of_others = (seen for each in others if (seen := each.identify(versions)) and each.is_inside(image))
-    return Inside(tuple(seen_of_others), seen_of_stack)
+    seen = _marked(image, versions)
+    stack = _traceable(image, seen)
+    beside = (other for other in seen if other is not stack and not (other.has_symbols and stack and stack.has_symbols))
+    untraced = (told for each in UNTRACED if (told := each.identify(versions)) and each.is_inside(image))
+    return Inside((*untraced, *(seen[other] for other in beside)), seen[stack] if stack else ("", ""))
 
 
 def stack_marked(name: str) -> Stack:
@@ -68,10 +70,15 @@ def _versions(image: Image) -> dict[str, str]:
     return versions
 
 
-def _marked(image: Image, versions: dict[str, str]) -> tuple[Stack | None, tuple[str, str]]:
-    """The stack that has these marks, with its name and version; None with two empty texts for none."""
-    marked = ((stack, seen) for stack in STACKS if (seen := stack.identify(versions)) and stack.is_inside(image))
-    return next(marked, (None, ("", "")))
+def _marked(image: Image, versions: dict[str, str]) -> dict[Stack, tuple[str, str]]:
+    """The stacks that have these marks, each with its name and version."""
+    return {stack: seen for stack in STACKS if (seen := stack.identify(versions)) and stack.is_inside(image)}
+
+
+def _traceable(image: Image, seen: Collection[Stack]) -> Stack | None:
+    """Of several stacks in one file the one whose functions are found, as in a stripped Go program with an OpenSSL of its own;
+    else the first. None of none."""
+    return stack_of(image) if len(seen) > 1 and stack_of(image) in seen else next(iter(seen), None)
 
 
 def version_of(image: Image) -> Version:
@@ -81,8 +88,9 @@ def version_of(image: Image) -> Version:
     text = stack.version(image)
     if text:
         return Version(text, *stack.name_and_release(text))
-    marked, seen = _marked(image, _versions(image))
-    return Version.of(seen) if marked and not marked.states_version else Version("", stack.title, "")
+    seen = _marked(image, _versions(image))
+    marked = _traceable(image, seen)
+    return Version.of(seen[marked]) if marked and not marked.states_version else Version("", stack.title, "")
 
 
 def library_version(image: Image) -> str:

@@ -11,7 +11,7 @@ from tests.fixtures.go_samples import HANDSHAKE, LAYOUTS, MACHINES, leaf, progra
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
-from ssllatency.stacks.implementations import tls_inside
+from ssllatency.stacks.implementations import Inside, tls_inside
 
 
 def recognised(made: GoProgram) -> tuple[str, str]:
@@ -38,3 +38,10 @@ def test_where_the_functions_can_not_be_read_the_name_counts() -> None:
     made = program()
     for change in ({("pclntab", 0): b"\xfa"}, {("moduledata", 0): bytes(8)}, {("functab", 4): b"\xff" * 4}):
         assert recognised(replace(made, changes=change)) == ("Go crypto/tls", "go1.26.8")
+
+
+def test_an_openssl_linked_into_it_is_named_as_what_is_not_traced() -> None:
+    """Without symbols. It's no reason to say that of Go, whose functions are found."""
+    made = replace(program(), lines=("path\t../ssl/ssl_lib.c\0",))
+    inside = tls_inside(Image("made", ElfSource.of(made.data(), "/srv/app"), ()))
+    assert inside == Inside((("OpenSSL", ""),), ("Go crypto/tls", "go1.26.8"))
