@@ -9,6 +9,7 @@ from tests.live.commands.handshakes import PHASES, Shake, Shakes
 from tests.live.commands.trace import losses
 from tests.live.go.test_go import NEEDED, OTHERS
 from tests.live.go.test_go_handshakes import of_role, started
+from tests.machine import NEEDS_QUIET
 
 pytestmark = pytest.mark.usefixtures("tracing")
 PLAIN = "plain.test"
@@ -19,6 +20,7 @@ def spent_ns(singles: list[Shake], part: str) -> int:
     return sum(single["parts_ns"].get(part, 0) for single in singles)
 
 
+@NEEDS_QUIET
 @pytest.mark.parametrize("name", [*NEEDED, *OTHERS])
 def test_callbacks_take_as_long_as_they_say(name: str) -> None:
     """Those within the check of certificates as well, of which they are no part."""
