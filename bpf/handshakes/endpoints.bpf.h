@@ -6,6 +6,7 @@
 #ifndef ENDPOINTS_BPF_H
 #define ENDPOINTS_BPF_H
 
+#include "handshakes/text_share.bpf.h"
 #include "labels/who.bpf.h"
 #include "running/running.bpf.h"
 
@@ -16,15 +17,6 @@ struct {
 	__type(key, struct ssll_handshake_key);
 	__type(value, struct ssll_endpoint);
 } endpoints SEC(".maps");
-
-static __always_inline bool on_text(bool made)
-{
-	__u64 *entries = entries_of(this_process(), SSLL_SHARED_TEXTS);
-
-	if (made && entries)
-		count(entries);
-	return entries && *entries < handshake_config.most_texts;
-}
 
 static __always_inline struct ssll_handshake_key key_of(__u64 ssl)
 {
