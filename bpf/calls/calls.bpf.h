@@ -11,9 +11,9 @@
 #include "calls/raised.bpf.h"
 #include "calls/side.bpf.h"
 #include "common/maps.bpf.h"
-#include "common/outcome.bpf.h"
 #include "common/registers.bpf.h"
 #include "common/tiers.bpf.h"
+#include "stacks/outcome.bpf.h"
 
 struct {
 	SSLL_MAP(starts);

@@ -4,7 +4,7 @@
 #define SIDE_BPF_H
 
 #include "common/maps.bpf.h"
-#include "common/outcome.bpf.h"
+#include "stacks/outcome.bpf.h"
 
 struct {
 	SSLL_MAP(sides);

@@ -6,13 +6,13 @@
 #ifndef HANDSHAKES_ENDING_BPF_H
 #define HANDSHAKES_ENDING_BPF_H
 
-#include "common/outcome.bpf.h"
 #include "handshakes/endpoints.bpf.h"
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
 #include "handshakes/tables.bpf.h"
 #include "handshakes/waits.bpf.h"
 #include "running/blocking.bpf.h"
+#include "stacks/outcome.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

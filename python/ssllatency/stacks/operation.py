@@ -49,7 +49,7 @@ class ReturnValue:
         return 64 if self.returns is Returns.GO_ERROR or self.convention is Convention.POINTER else 32
 
     def is_success(self, returned: int) -> bool:
-        """Whether a call that returned this has done its work (`succeeded` in bpf/common/outcome.bpf.h says the same)."""
+        """Whether a call that returned this has done its work (`succeeded` in bpf/stacks/outcome.bpf.h says the same)."""
         match self.returns:
             case Returns.NEGATIVE_ERROR:
                 return returned > 0 if self.convention is Convention.SSL_IO else returned >= 0

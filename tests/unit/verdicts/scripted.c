@@ -9,7 +9,7 @@
 
 #include "made_up.h"
 
-#include "common/outcome.bpf.h"
+#include "stacks/outcome.bpf.h"
 
 enum {
 	OBJECT = 256,

@@ -8,7 +8,7 @@
 
 #include "made_up.h"
 
-#include "common/outcome.bpf.h"
+#include "stacks/outcome.bpf.h"
 #include "handshakes/waits.bpf.h"
 
 enum {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts on calls, in bpftrace's language: bpf/common/outcome.bpf.h and bpf/calls/side.bpf.h in C. Pure functions to lines.
+"""Verdicts on calls, in bpftrace's language: bpf/stacks/outcome.bpf.h and bpf/calls/side.bpf.h in C. Pure functions to lines.
 
 tests/unit/verdicts holds the verdicts against those of these headers, for all codes. The lines speak of $value (the return
 value as an int32), $raw (all of its register) and $ssl (the SSL *).
@@ -27,7 +27,7 @@ _SUCCESS = {
     Convention.SSL_SHUTDOWN: "$value >= 0",
     Convention.LENGTH: "$value >= 0",
     Convention.POINTER: "$raw != 0",
-    Convention.MBX8: "($raw & 0xffffffff & (($raw & 0x22222222) / 2 * 15 ^ 0xffffffff)) == 0",  # as bpf/common/outcome.bpf.h
+    Convention.MBX8: "($raw & 0xffffffff & (($raw & 0x22222222) / 2 * 15 ^ 0xffffffff)) == 0",  # as bpf/stacks/outcome.bpf.h
 }
 _QUIC = "(*(int32*)uptr($ssl) & 0x80) != 0"
 
