@@ -20,6 +20,7 @@ from ssllatency.probes.plan import FilePlan
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
     from ssllatency.engines.follow.following import Following
+    from ssllatency.stacks.names import Names
 
 
 class Side(StrEnum):
@@ -62,7 +63,8 @@ class TracedImage:
     libcrypto beside a libssl: its calls count only in processes that map the file that was asked for. `root`: the root folder
     of a process that will map the file, "" where it doesn't matter. `own_links`: each process gets links of its own to it, also
     where other files are attached to by links that all share. `labels`: the ways from a connection to its handshakes' labels,
-    where these are wanted.
+    where these are wanted. `read_names`: reads the names of the file's codes, given the image as it is by then; that takes
+    long, and only a report needs them. None: it has none.
     """
 
     plan: FilePlan
@@ -72,6 +74,7 @@ class TracedImage:
     root: str = ""
     own_links: bool = False
     labels: Mapping[str, FieldPath] = field(default_factory=dict, compare=False)
+    read_names: Callable[[TracedImage], Names] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

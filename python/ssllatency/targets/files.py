@@ -33,8 +33,6 @@ MOST_OF_PROCESS = 64  # files of one process that are traced
 _MOST_OPEN = 256  # files that stay open while it isn't known yet which are traced; further ones are opened once more
 _PART_OPEN = 8  # at most such a part of all that may be open, as each is open several times while it is planned
 
-Recognise = Callable[[int, str, str], str]
-Holds = Callable[[int, str, str], bool]
 HoldsMapped = Callable[[int, MappedFile, str], bool]
 Tell = Callable[[str], None]
 T = TypeVar("T")
@@ -61,7 +59,7 @@ class TracedFile:
 
     `kind` is the library that it is, "" before anybody has looked. `mapping` is how process `pid` maps it, which is what
     open_mapped needs; `pids` are all that map it, ascending. `descriptor`: open as long as whoever searched says; None where it
-    is to be opened for each use.
+    is opened for each use.
     """
 
     kind: str
@@ -178,20 +176,16 @@ def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
     return few_of(mapped_files(pid, proc), executable_path(pid, proc))
 
 
-def holds_tls(pid: int, mapping: MappedFile, holds: Holds, proc: Path = PROC) -> bool:
-    """Whether the file that process `pid` maps here contains TLS, by `holds`. SsllatencyError where it can't be read."""
-    return first_opened({pid: mapping}, holds, proc)
+def open_file(pid: int, mapping: MappedFile, stack: ExitStack, proc: Path = PROC) -> TracedFile:
+    """The file that process `pid` maps here, open as long as `stack`. SsllatencyError where it can't be opened."""
+    descriptor = open_mapped(pid, mapping, proc)
+    stack.callback(os.close, descriptor)
+    return TracedFile("", pid, mapping, (pid,), descriptor)
 
 
 def may_hold_tls(path: str) -> bool:
     """Whether the name of a mapped file suggests TLS: a TLS library's name, or a name that no library has (the executable)."""
     return has_library_name(path) or ".so" not in path.rpartition("/")[2]
-
-
-def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:
-    """The file that process `pid` maps here, if it contains TLS code. SsllatencyError where it can't be read."""
-    kind = first_opened({pid: mapping}, recognise, proc)
-    return TracedFile(kind, pid, mapping, (pid,)) if kind else None
 
 
 def open_shared(file: TracedFile, proc: Path = PROC) -> int:

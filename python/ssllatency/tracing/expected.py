@@ -48,7 +48,7 @@ def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
         path = f"/proc/self/fd/{file.descriptor}"
         plan = source.plan(path, file.mapping.path, file.root)
         if is_traced(plan):
-            return TracedImage(plan, path, (), root=file.root)
+            return TracedImage(plan, path, (), root=file.root, read_names=source.names_of)
     return None
 
 

@@ -49,12 +49,11 @@ from ssllatency.tracing.resolve import Resolved
 from ssllatency.tracing.seen_files import SeenFiles
 
 _AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
-_MOST_FILES = 8  # a process may map new files for ever: one look takes so many of a process; the rest waits for the next one
 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
     """Return the rules by which processes are followed; None for everyone who maps a file, for whom nothing can come later.
-    With `wait` it is to be heard when one of them comes: the first, or each where they don't share links."""
+    With `wait` it is told when one of them comes: the first, or each where they don't share links."""
     if selection.libraries:
         return Rules() if wait else None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
@@ -141,7 +140,7 @@ class Follower:
         return self._links.spared
 
     def wait(self, timeout_s: float, also: int | None = None) -> bool:
-        """Waits so long, or until a process has done something that is to be looked at; then looks. A signal that asks for the
+        """Waits so long, or until a process has done something worth a look; then looks. A signal that asks for the
         end ends the wait, and so does `also`, a descriptor, once it can be read: whether it can."""
         following = self._attachment.following
         descriptors = [following.fileno()] if following else []
@@ -153,7 +152,7 @@ class Follower:
 
     @property
     def bursts(self) -> int:
-        """The number of times that probes were hit so often that the budget is to be looked after."""
+        """The number of times that probes were hit so often that the budget needs a look."""
         following = self._attachment.following
         return following.bursts if following else 0
 
@@ -289,7 +288,7 @@ class Follower:
         return alone or mapping.pid not in self._attachment.targets
 
     def _is_time(self) -> bool:
-        """Whether it is to be looked who is there."""
+        """Whether it is time to look who is there."""
         following = self._attachment.following
         return self._times.is_time(following.counters.joined if following else 0)
 
@@ -335,19 +334,11 @@ class Follower:
             self._attachment.admit(pid)
         candidates: list[MappedFile] = []
         try:
-            candidates, examined = tls_candidates(pid), 0
+            candidates = tls_candidates(pid)
             if not candidates and mapped and not self._resolved.selection.libraries:
                 self._look_back(pid, mapped)
-            while (
-                (new := self._new_files.unknown(pid, candidates))
-                and examined < _MOST_FILES
-                and not (examined and self._times.is_late)
-            ):
-                mapped |= self._heard_of(pid)
-                self._new_files.take(pid, new[: _MOST_FILES - examined], mapped)
-                examined += len(new)
-                candidates = tls_candidates(pid)  # its loader may have gone on meanwhile
-            if new:
+            candidates, is_more = self._new_files.look_into(pid, candidates, mapped, self._heard_of)
+            if is_more:
                 self._put_off(pid, mapped)
             elif pid in self._waiting:
                 self._waiting.add_again(pid, mapped)

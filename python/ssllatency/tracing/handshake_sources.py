@@ -4,22 +4,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
 
-from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.source import Ability, HandshakeSource
-from ssllatency.stacks.names import Names, join
 from ssllatency.targets.sockets import listening
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
-from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
 
 
@@ -75,30 +70,6 @@ def request_one_by_one(resolved: Resolved, arguments: argparse.Namespace) -> Han
 def _request(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeRequest:
     return HandshakeRequest(
         base=live.request(resolved, arguments),
-        names_of=partial(_names_of, resolved.source),
         peer_prefix=arguments.peer_prefix,
         blocking=listening.blocks({pid for image in resolved.images for pid in image.pids}),
     )
-
-
-def _names_of(source: PlanSource, images: Sequence[TracedImage]) -> Callable[[int], Names]:
-    """The names of an image's codes: its own, and those of the other libraries of its stack that its processes map. In another
-    stack the same codes mean other things. Read when needed.
-
-    `images` may grow.
-    """
-
-    @cache
-    def own(index: int) -> Names:
-        return source.names_of(images[index])
-
-    @cache
-    def joined(index: int) -> Names:
-        names: Names
-        names, pids = own(index), set(images[index].pids)
-        for other, image in enumerate(images):
-            if other != index and image.plan.stack == images[index].plan.stack and pids & set(image.pids):
-                names = join(names, own(other))
-        return names
-
-    return joined

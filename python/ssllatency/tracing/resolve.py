@@ -36,7 +36,6 @@ from ssllatency.targets import (
     all_processes,
     descriptor_of,
     exists,
-    fail,
     file_identity,
     hazards,
     listing,
@@ -158,7 +157,7 @@ def resolve(
 
 class _Search:
     """The search for the TLS files of the selected processes, whose maps are read once; each file is opened and planned once.
-    `wait` as resolve() has it: with it there may be none."""
+    `wait` as for resolve(): with it there may be none."""
 
     def __init__(
         self,
@@ -376,35 +375,16 @@ def _dangers(everyone: bool) -> Hazards:
     return replace(possible, shadow_stack=hazards(process.pid for process in all_processes()).shadow_stack)
 
 
-class Recogniser:
-    """Says what a file that may hold TLS is by planning it, of processes that come later: the plan is known when the file is
-    planned for good."""
-
-    def __init__(self, source: PlanSource, known_files: KnownFiles) -> None:
-        self._source, self._known_files = source, known_files
-
-    def holds(self, fd: int, path: str, root: str) -> bool:
-        """Whether it may hold TLS."""
-        return self._known_files.holds_traced(fd, path, root)
-
-    def __call__(self, fd: int, path: str, root: str) -> str:
-        plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
-        return plan.kind if is_traced(plan) else ""
-
-
 def open_images(
-    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, beside: Sequence[TracedImage] = ()
+    planned: Sequence[tuple[TracedFile, FilePlan]], source: PlanSource, stack: ExitStack, beside: Sequence[TracedImage] = ()
 ) -> tuple[TracedImage, ...]:
-    """The files planned, and kept open as long as `stack`. `beside` are images that the same processes map as well."""
-    return _completed([image for _, image in _opened(files, source, stack)], beside)
+    """The images of files that are open, with their plans, which are of `source`; kept open as long as `stack`. `beside` are
+    images that the same processes map as well. SsllatencyError where no process maps one any more that is there."""
+    return _completed([_image(file, plan, _kept_open(file, stack), source) for file, plan in planned], beside)
 
 
 def _opened(
-    files: Iterable[TracedFile],
-    source: PlanSource,
-    stack: ExitStack,
-    problem: Problem = fail,
-    plans: Mapping[Identity, FilePlan] | None = None,
+    files: Iterable[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem, plans: Mapping[Identity, FilePlan]
 ) -> list[tuple[TracedFile, TracedImage]]:
     """The files that can be opened, planned unless their `plans` are known, and open as long as `stack`. `problem` takes the
     SsllatencyError of one that can't any more: all that mapped it have ended or unloaded it since it was found, or it has been
@@ -412,15 +392,25 @@ def _opened(
     kept = []
     for file in files:
         try:
-            fd = descriptor_of(file)
-            stack.callback(os.close, fd)
-            plan = (plans or {}).get(file.mapping.identity)
-            plan = plan or source.plan(f"/proc/self/fd/{fd}", file.path, file.root)
+            path = _kept_open(file, stack)
+            plan = plans.get(file.mapping.identity) or source.plan(path, file.path, file.root)
         except SsllatencyError as error:
             problem(error)
             continue
-        kept.append((file, TracedImage(plan, f"/proc/self/fd/{fd}", file.pids)))
+        kept.append((file, _image(file, plan, path, source)))
     return kept
+
+
+def _image(file: TracedFile, plan: FilePlan, path: str, source: PlanSource) -> TracedImage:
+    return TracedImage(plan, path, file.pids, read_names=source.names_of)
+
+
+def _kept_open(file: TracedFile, stack: ExitStack) -> str:
+    """The path of a descriptor of the file that is open as long as `stack`. SsllatencyError where no process maps it any more
+    that is there."""
+    descriptor = descriptor_of(file)
+    stack.callback(os.close, descriptor)
+    return f"/proc/self/fd/{descriptor}"
 
 
 def _completed(images: Sequence[TracedImage], beside: Sequence[TracedImage] = ()) -> tuple[TracedImage, ...]:

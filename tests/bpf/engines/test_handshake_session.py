@@ -17,7 +17,6 @@ from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.probes.plan import FilePlan
-from ssllatency.stacks.names import Names
 
 EMPTY = TracedImage(FilePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())
 
@@ -25,7 +24,7 @@ EMPTY = TracedImage(FilePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/
 @contextmanager
 def session_by(*by: Label) -> Iterator[HandshakeSession]:
     base = Request((), (), follow=Rules())
-    made = HandshakeSession(HandshakeRequest(base, lambda _: lambda _: Names(), by, slowest=1, in_flight=1024))
+    made = HandshakeSession(HandshakeRequest(base, by, slowest=1, in_flight=1024))
     try:
         made.attach()
         yield made

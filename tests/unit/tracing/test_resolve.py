@@ -9,7 +9,6 @@ import mmap
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -20,21 +19,20 @@ import pytest
 from tests.waiting import wait_for
 
 from ssllatency.elf.source import ElfError
+from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import NOTHING
 from ssllatency.probes.plan import FilePlan
+from ssllatency.stacks.names import Names
 from ssllatency.targets import (
     MappedFile,
     Selection,
     TracedFile,
-    files,
     mapped_files,
-    maps,
     process_of,
 )
 from ssllatency.tracing import resolve
 from ssllatency.tracing.file_facts import KnownFiles
-from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, _with_companions
 
 Found = Callable[[str], tuple[TracedFile, Callable[[], None]]]
@@ -51,6 +49,9 @@ class Source:
         if "damaged" in label:
             raise ElfError(f"{label} is damaged.")
         return FilePlan(label, "", "", "libssl", (), ())
+
+    def names_of(self, _image: TracedImage) -> Names:
+        return Names()
 
 
 SOURCE: Any = Source()
@@ -79,7 +80,7 @@ def test_a_file_that_is_unloaded_before_it_is_opened_is_left_out(found: Found) -
     unload()
     told: list[str] = []
     with ExitStack() as stack:
-        opened = resolve._opened([gone, kept, damaged], SOURCE, stack, lambda error: told.append(str(error)))
+        opened = resolve._opened([gone, kept, damaged], SOURCE, stack, lambda error: told.append(str(error)), {})
         assert [(file, image.plan.path) for file, image in opened] == [(kept, kept.path)]
     assert told == [
         f"No process maps {gone.path} any more: it was unloaded, or its processes have ended, meanwhile.",
@@ -91,7 +92,7 @@ def test_where_nothing_else_was_asked_for_it_is_an_error(found: Found) -> None:
     gone, unload = found("gone.so")
     unload()
     with ExitStack() as stack, pytest.raises(SsllatencyError, match="any more: it was unloaded"):
-        resolve.open_images([gone], SOURCE, stack)
+        resolve.open_images([(gone, SOURCE.plan(__file__, gone.path, "/"))], SOURCE, stack)
 
 
 def traced(path: str, kind: str, inode: int, *pids: int) -> TracedFile:
@@ -131,19 +132,6 @@ def test_a_libcrypto_of_another_suffix_is_better_than_none() -> None:
     assert _with_companions(files, [(8, 1, 1)]) == files
 
 
-@pytest.fixture
-def user_of_openssl() -> Iterator[int]:
-    """The PID of a process that maps libssl and libcrypto as code."""
-    program = "import ssl, sys; print(flush=True); sys.stdin.read()"
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout
-        process.stdout.readline()
-        if not {"libssl", "libcrypto"} <= {Path(file.path).name.partition(".")[0] for file in mapped_files(process.pid)}:
-            pytest.skip("needs a Python whose ssl module uses the system's OpenSSL (Debian: apt-get install libssl3)")
-        yield process.pid
-
-
 def test_what_follows_later_processes_is_loaded_before_files_are_known(
     user_of_openssl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,26 +156,6 @@ def test_what_follows_later_processes_is_loaded_before_files_are_known(
             assert not resolved.waits
     assert loaded == [selection] * 2
     assert first.following is again.following is following
-
-
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, object]]:
-    """How often the maps of a process were read, a file was opened through a mapping, and a plan was asked for."""
-    counts: Counter[tuple[str, object]] = Counter()
-
-    def count(where: object, name: str, what: Callable[..., tuple[str, object]]) -> None:
-        real = getattr(where, name)
-
-        def counting(*arguments: Any, **options: Any) -> Any:
-            counts[what(*arguments)] += 1
-            return real(*arguments, **options)
-
-        monkeypatch.setattr(where, name, counting)
-
-    count(maps, "told_apart", lambda pid, *_: ("maps", pid))
-    count(files, "open_mapped", lambda _pid, mapping, *_: ("open", mapping.identity))
-    count(PlanSource, "plan", lambda _self, _path, label, *_: ("plan", label))
-    return counts
 
 
 def test_maps_are_read_once_and_a_file_is_opened_and_planned_once(

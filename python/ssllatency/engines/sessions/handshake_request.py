@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ssllatency.accept_queue import AcceptQueueReading
-from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.base import Request
 from ssllatency.model.handshakes import Label, PeerPrefix
-from ssllatency.stacks.names import Names
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,8 @@ class Singles:
 class HandshakeRequest:
     """The measurement that is asked for: `base` says where and whom; the plans of its images have the sites of handshakes.
 
-    `names_of`: given images, to which more may be added, the words for the codes of each, by its number. `by`: labels that tell
-    rows apart, at most `most_rows` of them. `slowest`: how many of the slowest handshakes are kept; `singles`: which are handed
-    over one by one, None for none. `in_flight`: how many handshakes can be in flight in one process; there is room for a
+    `by`: labels that tell rows apart, at most `most_rows` of them. `slowest`: how many of the slowest handshakes are kept;
+    `singles`: those handed over one by one, or None. `in_flight`: how many can be in flight in one process; there is room for a
     quarter more, so that others have some beside it, and of the rows it has seven eighths. `blocking`: sockets that block are
     expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep. `peer_prefix`:
     what of an address tells a peer's network. `accept_queues`: gives those of processes, with what occurred since it was asked
@@ -38,7 +36,6 @@ class HandshakeRequest:
     """
 
     base: Request
-    names_of: Callable[[Sequence[TracedImage]], Callable[[int], Names]]
     by: tuple[Label, ...] = ()
     most_rows: int = 64
     slowest: int = 0

@@ -24,6 +24,7 @@ from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import threads_cpu_s
+from ssllatency.engines.read.library_names import names_in
 from ssllatency.engines.sessions import arrivals
 from ssllatency.engines.sessions.handshake_counts import Counts, make_room
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
@@ -132,7 +133,7 @@ class HandshakeSession:
         loaded = self.attachment.object
         self._singles = SingleHandshakes(loaded, self._request)
         self._opened.callback(self._singles.close)
-        self._counts = Counts(loaded, self._request, self._request.names_of(self._images), self.attachment.name_of)
+        self._counts = Counts(loaded, self._request, names_in(self._images), self.attachment.name_of)
         self._goroutines = Goroutines(loaded, self.attachment.counters)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)

@@ -15,7 +15,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
-from ssllatency.targets import MappedFile, Numbers, code_byte, tls_candidates
+from ssllatency.targets import MappedFile, Numbers, code_byte
 from ssllatency.tracing.late.notes import Notes
 from ssllatency.tracing.links.changed_code import OWN_LINKS, endangered, unprobed
 from ssllatency.tracing.links.own_links import OwnLinks
@@ -47,9 +47,9 @@ class LateFiles:
         first."""
         return self._attached_ns.get(number, 0)
 
-    def beside(self, pid: int) -> list[TracedImage]:
-        """The images that are traced already and that the process maps."""
-        numbers = [number for file in tls_candidates(pid) if (number := self._seen.number_of(file)) is not None]
+    def beside(self, pid: int, files: Sequence[MappedFile]) -> list[TracedImage]:
+        """The images that are traced already of the process, which maps these files."""
+        numbers = [number for file in files if (number := self._seen.number_of(file)) is not None]
         return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 
     def add(self, pid: int, files: Sequence[MappedFile], images: Sequence[TracedImage], mapped: Told) -> None:

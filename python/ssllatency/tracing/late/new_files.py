@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.file_names import has_library_name
-from ssllatency.targets import MOST_OF_PROCESS, MappedFile, TracedFile, exists, holds_tls, may_hold_tls, recognised_file
+from ssllatency.targets import MOST_OF_PROCESS, MappedFile, TracedFile, exists, may_hold_tls, open_file, tls_candidates
 from ssllatency.tracing.late.files import LateFiles, Told
 from ssllatency.tracing.late.notes import Notes, name_of
 from ssllatency.tracing.late.waiting import LookTimes, WaitingProcesses
-from ssllatency.tracing.resolve import Recogniser, Resolved, open_images
+from ssllatency.tracing.plan_source import PlanSource, is_traced
+from ssllatency.tracing.resolve import Resolved, open_images
 from ssllatency.tracing.seen_files import SeenFiles
+
+_MOST_FILES = 8  # a process may map new files for ever: one look takes so many of a process; the rest waits for the next one
 
 
 class NewFiles:
-    """The files that processes of a run have mapped and that aren't known yet. Those that hold TLS code go to `files`."""
+    """The files that processes of a run have mapped and that aren't known yet. Each is opened and planned once; those that hold
+    TLS code go to `files`."""
 
     def __init__(
         self,
@@ -31,67 +37,116 @@ class NewFiles:
     ) -> None:
         self._resolved, self._stack, self._files, self._seen = resolved, stack, files, seen
         self._notes, self._times, self._waiting = notes, times, waiting
-        self._recognise = Recogniser(resolved.source, resolved.known_files)
         self._looked_into: dict[int, int] = {}  # by process, how many of the files that it mapped later
 
     def keep(self, present: set[int]) -> None:
         """Forgets the processes that aren't there any more."""
         self._looked_into = {pid: number for pid, number in self._looked_into.items() if pid in present}
 
-    def unknown(self, pid: int, files: Sequence[MappedFile]) -> list[MappedFile]:
-        """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
+    def look_into(
+        self, pid: int, candidates: list[MappedFile], mapped: Told, hear: Callable[[int], Told]
+    ) -> tuple[list[MappedFile], bool]:
+        """Has those of the candidates traced that hold TLS code. Returns what the process maps by then, as its loader may have
+        gone on meanwhile, and whether it maps more than one look takes. `mapped`: what the kernel has told of it, to which is
+        added what `hear` says that it has told since."""
+        examined = 0
+        with ExitStack() as passing:
+            while True:
+                unknown = self._unknown(pid, candidates, passing)
+                if examined >= _MOST_FILES or (examined and self._times.is_late):
+                    return candidates, next(unknown, None) is not None
+                new = list(islice(unknown, _MOST_FILES - examined))
+                if not new:
+                    return candidates, False
+                mapped |= hear(pid)
+                self._take(pid, new, candidates, mapped)
+                examined += len(new)
+                candidates = tls_candidates(pid)
+
+    def _unknown(self, pid: int, files: Sequence[MappedFile], stack: ExitStack) -> Iterator[TracedFile]:
+        """Those that aren't known yet and may hold TLS, each opened when it is asked for, and open as long as `stack`. None
+        where one file was asked for, or where enough of the process were looked into."""
         if self._resolved.selection.libraries:
-            return []
-        new = [file for file in files if not self._seen.is_examined(pid, file) and self._may_hold_tls(pid, file)]
+            return
         room = MOST_OF_PROCESS - self._looked_into.get(pid, 0)
-        if new and (room <= 0 or self._seen.is_full):
-            whose = f"{name_of(pid)} has mapped" if room <= 0 else "The processes have mapped"
-            self._notes.say(f"{whose} so many new files that those it maps from now on aren't inspected.")
-            return []
-        return new[: max(0, room)]
+        for mapping in files:
+            if self._seen.is_examined(pid, mapping):
+                continue
+            file = self._opened(pid, mapping, stack)
+            if file is None:
+                continue
+            if room <= 0 or self._seen.is_full:
+                whose = f"{name_of(pid)} has mapped" if room <= 0 else "The processes have mapped"
+                self._notes.say(f"{whose} so many new files that those it maps from now on aren't inspected.")
+                return
+            yield file
+            room -= 1
 
-    def _may_hold_tls(self, pid: int, file: MappedFile) -> bool:
-        """By its name at once; of others each is looked at once. Those for which there is no time wait for the next look."""
-        if has_library_name(file.path):
-            return True
-        if self._seen.is_dismissed(pid, file):
-            return False
-        if self._times.is_late:
+    def _opened(self, pid: int, mapping: MappedFile, stack: ExitStack) -> TracedFile | None:
+        """The file, if it may hold TLS: by its name, or by what is in it. Files of other names for which there is no time wait
+        for the next look. One that can't be opened doesn't keep the others from being traced."""
+        is_library = has_library_name(mapping.path)
+        if not is_library and self._seen.is_dismissed(pid, mapping):
+            return None
+        if not is_library and self._times.is_late:
             self._waiting.add(pid)
-            return False
+            return None
         try:
-            holds = holds_tls(pid, file, self._recognise.holds)
-        except SsllatencyError:
+            file = open_file(pid, mapping, stack)
+            if is_library or self._holds_traced(file):
+                return file
+        except SsllatencyError as error:
             if not exists(pid):  # another process may map it as well
-                return False
-            holds = may_hold_tls(file.path)  # then it is told why it can't be looked into
-        if not holds:
-            self._seen.dismiss(pid, file)
-        return holds
+                return None
+            if may_hold_tls(mapping.path):
+                self._note_examined(pid, [mapping])
+                self._refuse(pid, error)
+                return None
+        self._seen.dismiss(pid, mapping)
+        return None
 
-    def take(self, pid: int, new: Sequence[MappedFile], mapped: Told) -> None:
-        """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again."""
-        self._seen.examine(pid, new)
-        self._looked_into[pid] = self._looked_into.get(pid, 0) + len(new)
+    def _holds_traced(self, file: TracedFile) -> bool:
+        assert file.descriptor is not None
+        return self._resolved.known_files.holds_traced(file.descriptor, file.path, file.root)
+
+    def _take(self, pid: int, new: Sequence[TracedFile], beside: Sequence[MappedFile], mapped: Told) -> None:
+        """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again. `beside`: the
+        files that the process maps."""
+        mappings = [file.mapping for file in new]
+        self._note_examined(pid, mappings)
         try:
-            files = self._recognised(pid, new)
-            images = open_images(files, self._resolved.source, self._stack, self._files.beside(pid)) if files else ()
+            planned = self._planned(pid, new)
+            traced = self._files.beside(pid, beside) if planned else []
+            images = open_images(planned, self._resolved.source, self._stack, traced)
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
-                self._seen.unexamine(pid, new)
+                self._seen.unexamine(pid, mappings)
             raise
-        self._files.add(pid, [file.mapping for file in files], images, mapped)
+        self._files.add(pid, [file.mapping for file, _ in planned], images, mapped)
 
-    def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
-        """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
-        files = []
-        for mapping in new:
+    def _planned(self, pid: int, new: Sequence[TracedFile]) -> list[tuple[TracedFile, FilePlan]]:
+        """Those that hold TLS code, with their plans. One that is damaged doesn't keep the others from being traced."""
+        planned = []
+        for file in new:
             try:
-                file = recognised_file(pid, mapping, self._recognise)
+                plan = plan_of(file, self._resolved.source)
             except SsllatencyError as error:
                 if not exists(pid):
                     raise
-                self._notes.refuse(f"{name_of(pid)} maps a file that can't be inspected: {error}")
+                self._refuse(pid, error)
                 continue
-            files += [file] if file else []
-        return files
+            planned += [(file, plan)] if plan else []
+        return planned
+
+    def _note_examined(self, pid: int, mappings: Sequence[MappedFile]) -> None:
+        self._seen.examine(pid, mappings)
+        self._looked_into[pid] = self._looked_into.get(pid, 0) + len(mappings)
+
+    def _refuse(self, pid: int, error: SsllatencyError) -> None:
+        self._notes.refuse(f"{name_of(pid)} maps a file that can't be inspected: {error}")
+
+
+def plan_of(file: TracedFile, source: PlanSource) -> FilePlan | None:
+    """The plan of an open file; None where nothing of it is traced. ElfError where it can't be read."""
+    plan = source.plan(f"/proc/self/fd/{file.descriptor}", file.path, file.root)
+    return plan if is_traced(plan) else None

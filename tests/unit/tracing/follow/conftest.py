@@ -18,13 +18,14 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     play(monkeypatch, "process_of", lambda pid: Process(pid, 1, "nginx", 0))
     play(monkeypatch, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
     play(monkeypatch, "exists", lambda pid: pid in made.maps)
-    play(monkeypatch, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
+    play(monkeypatch, "open_file", lambda pid, file, _: TracedFile("", pid, file, (pid,)))
+    play(monkeypatch, "plan_of", lambda file, _: image_of(file.mapping, 0).plan)
     monkeypatch.setattr(own_links, "exists", lambda pid: pid in made.maps)
     monkeypatch.setattr(others, "mapped_files", lambda pid: made.maps.get(pid, []))
     monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "other", 0) if pid in made.maps else None)
     monkeypatch.setattr(others, "_pids", lambda: list(made.maps))
     opened = iter(range(50, 5000))
     monkeypatch.setattr(
-        new_files, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
+        new_files, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each, _ in files)
     )
     return made

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -102,6 +102,7 @@ class Session:
         waits: bool = False,
         sites: int | None = 4096,
         method: Method = Method.MULTI,
+        source: Any = None,
     ) -> None:
         images = [image_of(file, number, OLD) for number, file in enumerate(files)]
         self.included: list[tuple[int, list[int]]] = []
@@ -130,7 +131,7 @@ class Session:
             has_own_links=lambda number: alone or images[number].own_links,
         )
         everyone = selection.everything or bool(selection.libraries)
-        resolved = Resolved(tuple(images), (), everyone, (), cast("Any", None), tuple(files), selection, waits=waits)
+        resolved = Resolved(tuple(images), (), everyone, (), source, tuple(files), selection, waits=waits)
         self._stack = ExitStack()
         self._follower = Follower(self, resolved, self._stack, self._extend)
 

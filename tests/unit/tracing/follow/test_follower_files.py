@@ -15,9 +15,10 @@ from tests.unit.tracing.follow.following import NEW, OLD, Kernel, Session, image
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
+from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Selection, TracedFile
-from ssllatency.tracing import follow
-from ssllatency.tracing.late import files, notes
+from ssllatency.tracing.late import files, new_files, notes
+from ssllatency.tracing.late.new_files import NewFiles
 
 
 @pytest.mark.parametrize(("there", "late"), [(22, {NEW}), (44, {NEW}), (None, {NEW})])
@@ -125,7 +126,7 @@ def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
     play(monkeypatch, "tls_candidates", candidates)
     kernel.told = [MappingNotice(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
     session.look()
-    assert 0 < len(session.extended) <= 3 * follow._MOST_FILES
+    assert 0 < len(session.extended) <= 3 * new_files._MOST_FILES
     kernel.map(other, mapped_file(22))
     session.look()
     assert (other,) in [image.pids for image in session.extended]
@@ -141,12 +142,12 @@ def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: 
     """Both were mapped since the last look."""
     file, damaged, new = mapped_file(11), mapped_file(22, "/tmp/libssl.so.bad"), mapped_file(33)
 
-    def recognised(pid: int, each: MappedFile, _: object) -> TracedFile:
-        if each is damaged:
+    def planned(each: TracedFile, _: object) -> FilePlan:
+        if each.mapping is damaged:
             raise SsllatencyError(f"{each.path} is damaged.")
-        return TracedFile("libssl", pid, each, (pid,))
+        return image_of(each.mapping, 0).plan
 
-    play(monkeypatch, "recognised_file", recognised)
+    play(monkeypatch, "plan_of", planned)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
     session.look()
@@ -163,13 +164,13 @@ def test_a_file_of_any_name_is_looked_at_once(
 ) -> None:
     """And only where it shows TLS it is looked into."""
     file, plain = mapped_file(11), mapped_file(33, "/usr/lib/libssl.so.1.1" if named else "/usr/lib/_rust.abi3.so")
-    asked: list[MappedFile] = []
+    asked: list[TracedFile] = []
 
-    def holds(_pid: int, each: MappedFile, _holds: object) -> bool:
+    def holds(_: NewFiles, each: TracedFile) -> bool:
         asked.append(each)
         return False
 
-    play(monkeypatch, "holds_tls", holds)
+    monkeypatch.setattr(NewFiles, "_holds_traced", holds)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
     session.look()
