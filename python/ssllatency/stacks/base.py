@@ -228,7 +228,7 @@ class Stack(Implementation):
     title: str
     """As people know it, "OpenSSL"."""
     number: abi.Stack
-    """As the kernel side has it."""
+    """The kernel side's number of it."""
     libraries: tuple[Library, ...]
     """Its files, but for those that have the functions of the stack that it descends from."""
     operations: tuple[Operation, ...]
@@ -244,6 +244,10 @@ class Stack(Implementation):
     """Those of its operations by which handshakes are followed."""
     inlines_handshake: bool
     """Whether the calls around the one that makes a handshake may have it built in, so that a probe in it misses theirs."""
+    keeps_name_in_one_place: bool = False
+    """Whether the name that a client asked for has one place, whether a session is resumed or not."""
+    rooms: Mapping[str, str] = {}
+    """By part of what is found out about a file ("handshake", "names"), its package that is brought in for that part alone."""
     offers: Mapping[str, Offer]
     """The callees whose calls tell of what the client has offered."""
     keys: Mapping[str, int] = {}

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Cache, File, FileWork
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.settings import PlanSettings
+from ssllatency.stacks.registry import STACKS
 from ssllatency.tracing.planning import reader, reading
 from ssllatency.tracing.planning.findings import Findings
 
@@ -396,3 +398,22 @@ def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, children: 
         values = json.loads(json.dumps(part.to_values(here.make(part))))
         assert apart.ask(File(str(path), str(path)), part) == part.read(values, content.size)
     assert len(children) == 1
+
+
+PREPARED = """
+import sys
+from ssllatency.probes.cache.parts import FACTS, PLAN
+from ssllatency.tracing.planning.reader import prepare
+prepare((FACTS, PLAN))
+print(*sys.modules)
+"""
+
+
+def test_rooms_that_only_other_parts_are_made_with_are_not_brought_in() -> None:
+    """Each start would pay for them; what the parts asked for are made with is there, as a reader may open no file later."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True, check=True, env=environment)
+    modules = set(done.stdout.split())
+    assert "ssllatency.probes.planner" in modules
+    assert not {"ssllatency.probes.handshake.phases", "ssllatency.stacks.openssl.names.error_texts"} & modules
+    assert all(find_spec(room) for stack in STACKS for room in stack.rooms.values())

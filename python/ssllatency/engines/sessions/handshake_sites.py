@@ -255,8 +255,8 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
         labels.add(Label.GROUP)
     if {"verify_mode", "peer_certificate"} <= names:
         labels.add(Label.CLIENT_CERTIFICATE)
-    # BoringSSL keeps it in one place whether a session is resumed or not.
-    if "server_name" in names and ({"server_name_session", "server_name_length"} & names or offsets.boringssl is not None):
+    in_one_place = "server_name_length" in names or stack_named(plan.stack).keeps_name_in_one_place
+    if "server_name" in names and ("server_name_session" in names or in_one_place):
         labels.add(Label.SNI)
     if "alpn_length" not in names:
         labels.discard(Label.ALPN)

@@ -30,8 +30,8 @@ class FilePart(Generic[T]):
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
     FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
-    other part will be asked for. `by_name`: it depends on what the file is called, too. `rooms`: packages that no other part is
-    made with.
+    other part will be asked for. `by_name`: it depends on what the file is called, too. `room`: the package that no other part
+    is made with; stacks have more of them.
     """
 
     name: str
@@ -41,7 +41,7 @@ class FilePart(Generic[T]):
     complete: Callable[[T], bool] = lambda _: False
     suffices: Callable[[T], bool] = lambda _: False
     by_name: bool = False
-    rooms: tuple[str, ...] = ()
+    room: str = ""
 
     def key(self, path: str) -> str:
         """The key of it in the entry about a file that is called as at `path`."""
@@ -103,7 +103,7 @@ HANDSHAKE = FilePart(
     codec.handshake_values,
     codec.handshake_from_values,
     complete=lambda sites: bool(sites.code and not sites.missing),
-    rooms=("ssllatency.probes.handshake", "ssllatency.stacks.openssl.handshake"),
+    room="ssllatency.probes.handshake",
 )
 FACTS = FilePart(
     "facts",
@@ -113,5 +113,5 @@ FACTS = FilePart(
     suffices=lambda facts: not facts.libraries,
     by_name=True,
 )
-NAMES = FilePart("names", _names, _names_values, _read_names, rooms=("ssllatency.stacks.openssl.names",))
+NAMES = FilePart("names", _names, _names_values, _read_names)
 PARTS: tuple[FilePart[Any], ...] = (FACTS, PLAN, HANDSHAKE, NAMES)

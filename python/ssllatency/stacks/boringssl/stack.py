@@ -65,6 +65,7 @@ class BoringSsl(OpenSsl):
     )
     callees = (*OpenSsl.callees, Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3))
     inlines_handshake = True
+    keeps_name_in_one_place = True
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
         """AWS-LC's libssl is BoringSSL's; its libcrypto alone does no TLS."""
@@ -113,7 +114,7 @@ class BoringSsl(OpenSsl):
         return BoringSslTables(image)
 
     def bio(self, image: Image) -> dict[str, int | None]:
-        """The same by the functions that SSL_get_error calls, where no other accessor has a name."""
+        """OpenSSL's accessors of a BIO, or the functions that SSL_get_error calls, where no other accessor has a name."""
         from ssllatency.stacks.openssl.accessors import field_returned
 
         offsets = super().bio(image)

@@ -113,6 +113,10 @@ class OpenSsl(Stack):
         software=("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign"),
     )
     inlines_handshake = False
+    rooms: Mapping[str, str] = {
+        "handshake": "ssllatency.stacks.openssl.handshake",
+        "names": "ssllatency.stacks.openssl.names",
+    }
     offers = OFFERS
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

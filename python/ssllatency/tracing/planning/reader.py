@@ -2,7 +2,7 @@
 """The process that reads one file and plans it: bounded in time and memory, and able to do nothing but answer once it parses
 what strangers wrote (confinement.py).
 
-It says each part of what is to be found out as soon as it has it, in lines of JSON. First what it read of the file, before any
+It says each part of what it has to find out as soon as it has it, in lines of JSON. First what it read of the file, before any
 of it is parsed; then the file's origin; then each part's values, or the sentence that says why there are none.
 """
 
@@ -20,6 +20,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import FileWork
 from ssllatency.probes.cache.parts import PARTS, FilePart
 from ssllatency.probes.cache.store import planning_modules
+from ssllatency.stacks.registry import STACKS
 from ssllatency.tracing.planning.confinement import confine, limit, tie
 
 # Of processor time a file gets: so many seconds for each part, and one more for so many bytes of the file.
@@ -34,7 +35,9 @@ def processor_seconds(work: FileWork, stored: int, *, interruptible: bool) -> in
 
 def prepare(parts: Collection[FilePart[Any]] = PARTS) -> None:
     """Brings in what makes these parts: later a process that reads may open no file."""
-    others = tuple(f"{room}." for part in PARTS if part not in parts for room in part.rooms)
+    unasked = [part for part in PARTS if part not in parts]
+    rooms = {part.room for part in unasked} | {stack.rooms.get(part.name, "") for part in unasked for stack in STACKS}
+    others = tuple(f"{room}." for room in rooms if room)
     for name in planning_modules():
         if not name.startswith(others):
             import_module(name.removesuffix(".__init__"))
