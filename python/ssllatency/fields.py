@@ -138,7 +138,7 @@ class Field:
         return tuple(number.whole() for number in self.items())
 
     def whole_or_null(self, below: int = _LARGEST) -> int | None:
-        """The same as whole(), or null."""
+        """A whole number, as whole(), or null."""
         return None if self.value is None else self.whole(below)
 
     def number(self) -> float:

@@ -92,7 +92,8 @@ def open_regular(path: str | Path, largest: int = LARGEST) -> int:
 
 
 def open_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE) -> int:
-    """The same for a path of somebody else's tree: `root` stands for /, and links lead nowhere else. Never a file of FUSE."""
+    """A descriptor of the file at a path of somebody else's tree: `root` stands for /, and links lead nowhere else. Never a
+    file of FUSE."""
     return open_handle(_handle_of_disk(root, path), largest)
 
 

@@ -156,16 +156,18 @@ def test_no_room_tells_cases_apart_by_sentences() -> None:
     assert told_by_sentences("str(error).partition(':')")[1] == {"partition"}
 
 
-# A docstring says what its subject does, or is, with an imperative or a noun phrase: not "What it does", "Where it is".
-# Those of predicates may begin with "Whether".
+# A docstring says what its subject does, or is, with an imperative or a noun phrase: not "What it does", "Where it is". It is
+# read by itself, as a tooltip or by help(): not "The same for all", whose first half is another's. Those of predicates may
+# begin with "Whether".
 RELATIVE_CLAUSES = ("What ", "Where ", "When ", "Why ", "How ", "As ", "That ", "Who ", "Whose ", "Whom ", "Which ")
+OF_ANOTHER = ("The same", "Same ", "Ditto")
 
 
 def relative_clauses(source: str) -> list[str]:
-    """The first lines of docstrings that are relative clauses."""
+    """The first lines of docstrings that are relative clauses, or continue another docstring."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, documented)]
-    return [text.splitlines()[0] for text in said if text.startswith(RELATIVE_CLAUSES)]
+    return [text.splitlines()[0] for text in said if text.startswith(RELATIVE_CLAUSES + OF_ANOTHER)]
 
 
 def test_docstrings_begin_with_an_imperative_or_a_noun_phrase() -> None:
@@ -173,6 +175,7 @@ def test_docstrings_begin_with_an_imperative_or_a_noun_phrase() -> None:
     assert {name: lines for name, lines in found.items() if lines} == {}
     assert relative_clauses('def f():\n    """What it does."""') == ["What it does."]
     assert relative_clauses('class Side:\n    """Whose it is."""') == ["Whose it is."]
+    assert relative_clauses('def g():\n    """The same for all."""') == ["The same for all."]
 
 
 def test_no_room_shows_more_than_fifteen_files() -> None:

@@ -309,7 +309,7 @@ def peer_prefix(text: str) -> PeerPrefix:
 
 
 def who(text: str) -> tuple[Label, ...]:
-    """The same of those that tell who shook hands."""
+    """The labels of this list, which may be any of those that tell who shook hands."""
     from ssllatency.model.handshakes import WHO
 
     chosen = labels(text)
@@ -347,7 +347,7 @@ def selection(arguments: argparse.Namespace) -> Selection:
 
 
 def files_or_selection(arguments: argparse.Namespace, command: str) -> Selection:
-    """The same for a command that also takes files: targets or files must be named."""
+    """The target options as a selection, of a command that also takes files: targets or files must be named."""
     chosen = selection(arguments)
     if bool(arguments.files) == (chosen != Selection()):
         raise SsllatencyError(f"name either files or targets ({OPTIONS}): `ssllatency {command} --help`.", 2)

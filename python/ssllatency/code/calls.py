@@ -77,7 +77,7 @@ def _by_target(found: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 
 
 def calls_of(image: Image, names: Iterable[str], within: Range | None = None) -> dict[str, list[int]]:
-    """The same for functions by their names, be they the image's own or imported."""
+    """The calls of functions by their names, be they the image's own or imported."""
     targets: dict[int, str] = {}
     sites: dict[str, list[int]] = {name: [] for name in names}
     for name in sites:
@@ -111,7 +111,7 @@ def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[t
 
 
 def _all_x86_direct(start: int, code: bytes, targets: range) -> Iterator[tuple[int, int]]:
-    """The same to very many targets."""
+    """All call rel32 and jmp rel32 to any of very many targets."""
     for match in _X86_DIRECT.finditer(code):
         site = start + match.start()
         target = site + 5 + int.from_bytes(match[1], "little", signed=True)

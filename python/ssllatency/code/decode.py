@@ -54,7 +54,7 @@ class Line:
 
 
 def lines(code: bytes, address: int, machine: str) -> Iterator[Line]:
-    """The same as instructions(), without detail as long as none is asked for."""
+    """The instructions from there on, as instructions() decodes them, without detail as long as none is asked for."""
     for start, size, mnemonic, op_str in _decoder(machine, detail=False).disasm_lite(code, address):
         offset = start - address
         yield Line(code[offset : offset + size], start, mnemonic, op_str, machine)

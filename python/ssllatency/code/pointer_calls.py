@@ -87,7 +87,7 @@ def _calls_by_field(bodies: Bodies, start: int, fields: Collection[int]) -> dict
 
 
 def calls_in(bodies: Bodies, starts: Iterable[int], path: tuple[int, ...]) -> list[int]:
-    """The same in the functions that begin at `starts`; a call may be through any of the offsets after the first."""
+    """The calls through these fields in the functions that begin at `starts`, each through any offset after the first."""
     pointer, fields = path[0], path[1:]
     sites: list[int] = []
     for start in starts:

@@ -254,7 +254,7 @@ class Image:
         return self._memory.pieces(overlap)
 
     def code_pieces(self, overlap: int, within: Range | None = None) -> Iterator[tuple[int, bytes]]:
-        """The same for code only, or for the part of it in [start, end)."""
+        """The bytes of the image's code as (address, piece), or of the part of it in [start, end)."""
         return self._memory.code_pieces(overlap, within)
 
     def symbol_slots(self, names: Collection[str]) -> dict[int, str]:

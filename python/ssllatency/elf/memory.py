@@ -81,7 +81,7 @@ class Memory:
             yield from self._pieces(segment, 0, size, overlap)
 
     def code_pieces(self, overlap: int, within: tuple[int, int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """The same for executable segments, or for the part of them in [start, end)."""
+        """The bytes of executable segments as (address, piece), or of the part of them in [start, end)."""
         left = MAX_SCAN
         for segment in self._loads:
             if segment.p_flags & _PF_X:

@@ -102,7 +102,7 @@ def _occurrences(text: bytes, name: bytes) -> Iterator[int]:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same bytes, each once, however the ranges overlap."""
+    """The ranges' bytes, each once, however they overlap."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1]:

@@ -111,7 +111,7 @@ class BccObject:
         self._shapes[name] = self._shapes[name]._replace(entries=entries)
 
     def reuse_map(self, name: str, descriptor: int) -> None:
-        """Before loading: the map of that name is to be the one with this descriptor."""
+        """Before loading: has the one with this descriptor stand for the map of that name."""
         self._maps[name] = os.dup(descriptor)
 
     def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:

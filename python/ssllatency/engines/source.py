@@ -42,7 +42,7 @@ class Ability(Flag):
 class Attached(Protocol):
     """A source that counts, and is read. Its counts are cumulative from the start.
 
-    `due_s`: when it is to be polled next at the latest, by time.monotonic(); infinity where nothing is due, as while nothing is
+    `due_s`: when the next poll is due at the latest, by time.monotonic(); infinity where nothing is due, as while nothing is
     watched in windows.
     """
 

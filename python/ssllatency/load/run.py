@@ -133,7 +133,7 @@ def _follow(
     progress: Callable[[float], None] | None,
     stopped: Callable[[], bool] | None,
 ) -> StopReason:
-    """Reads until the tool has ended or is to be ended; returns which of these."""
+    """Reads until the tool has ended or has to be ended; returns which of these."""
     look = _Reader(process, streams)
     try:
         while not look.over():

@@ -274,7 +274,7 @@ class Group:
 
     @property
     def whole(self) -> Times:
-        """The time that they took in all, as whole_part() has it."""
+        """The time that they took in all, by whole_part()."""
         return self.parts[whole_part((self,))]
 
     @property
@@ -289,8 +289,8 @@ class Group:
 
     @cached_property
     def estimated(self) -> Group:
-        """The same with the totals of phases and REST as they would be if all handshakes had been watched: estimated from those
-        that were. What isn't a total stays that of those; the group itself where all were watched, or none."""
+        """The group with the totals of phases and REST as they would be if all handshakes had been watched: estimated from
+        those that were. What isn't a total stays that of those; the group itself where all were watched, or none."""
         if not self.unphased or not self.phased:
             return self
         seen = {part: self.parts[part] for part in WINDOWED if part in self.parts}
@@ -328,7 +328,7 @@ class Cause:
     `reason` is OpenSSL's reason string ("no shared cipher"), `code` its packed error code (ERR_PACK of the library's major
     version), `library` the name of the library that raised it ("SSL routines"). Where no error was raised these are 0 and "",
     and `reason` says what is known ("connection reset or closed by the peer", "freed"). `alert` is the alert's name, "" for
-    none, and `sent` whether we sent it. `state` is what the handshake had reached, as SSL_state_string_long has it, "" if
+    none, and `sent` whether we sent it. `state` is what the handshake had reached, by SSL_state_string_long, "" if
     unknown. `total_ns`: their wall time, None where it isn't known. Of those that were freed `peer_left` says whether the peer
     had closed or reset the connection before this side did, and `undelivered` whether bytes of the peer had arrived that the
     library was never given; None where that isn't known.

@@ -155,7 +155,7 @@ class ExponentialHistogram:
 
     @classmethod
     def _of_counts(cls, counts: tuple[int, ...], offset: int, outside: tuple[int, int], grid: Grid) -> ExponentialHistogram:
-        """The same without a check, for sums of histograms and for the kernel's counts: half the time of making one."""
+        """A histogram without a check, for sums of histograms and for the kernel's counts: half the time of making one."""
         made = cls.__new__(cls)
         underflow, overflow = outside
         count = underflow + sum(counts) + overflow  # which all want to know, and a cached property takes longer to find out

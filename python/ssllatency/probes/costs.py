@@ -58,7 +58,7 @@ def cost_ns(plan: OperationPlan, costs: HitCosts = REFERENCE) -> int:
 
 
 def failing_ns(plan: OperationPlan, costs: HitCosts = REFERENCE) -> int:
-    """The same for any call, as those that fail may leave by dearer ways."""
+    """The time that the probes add at most to any call: those that fail may leave by dearer ways."""
     return _at_most(plan, [probe for probe in plan.probes if probe.role is Role.EXIT], costs)
 
 

@@ -32,7 +32,7 @@ def render(plans: Sequence[FilePlan], *, sessions: bool = False, costs: HitCosts
 
 
 def to_document(plans: Sequence[FilePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> dict[str, Any]:
-    """The same as one JSON document; `cost_ns` is what a call that succeeds costs, `failing_ns` what any call
+    """The listing as one JSON document; `cost_ns` is what a call that succeeds costs, `failing_ns` what any call
     does at most, `chosen` how the calls' ends are seen, `hit_ns` what a hit takes by kind of site, and a return beyond its
     entry."""
     return {
@@ -95,7 +95,7 @@ def hit_fields(costs: HitCosts) -> dict[str, Any]:
 
 
 def hit_words(costs: HitCosts) -> str:
-    """The same in words."""
+    """The costs of hits in words."""
     where = "on the reference machine" if costs is REFERENCE else "measured on this machine"
     return (
         f"optimised {costs.optimised:,}, emulated {costs.emulated:,}, single-stepped {costs.single_stepped:,}, "

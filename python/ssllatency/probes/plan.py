@@ -207,7 +207,7 @@ class PhaseCall:
     the call it is the buffer's size. Arguments are in their registers at `begin`.
 
     `condition`: where `begin` is a conditional branch in front of the call, its mnemonic ("je", …); the phase begins only where
-    the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.
+    the branch is taken, or falls through, as `taken` says. Such a begin has no arguments to read.
     """
 
     phase: Phase | Transport

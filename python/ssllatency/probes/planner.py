@@ -45,7 +45,7 @@ class _Finder:
         return function or self._first(self._image.hinted_function, operation)
 
     def find_all(self, operation: Operation) -> list[Function]:
-        """The same for an operation that may be several functions."""
+        """Find the functions of an operation that may be several."""
         if operation.callers_of:
             return self._callers(operation)
         function = self.find(operation)

@@ -65,7 +65,7 @@ class Wanted:
 
 
 def read(server: Prometheus, wanted: Wanted, over: Range) -> Recording:
-    """The recording. SsllatencyError where there is none of the service in that time, or it isn't as the exporter has it."""
+    """The recording. SsllatencyError where there is none of the service in that time, or it isn't as the exporter writes it."""
     history = _History(server, wanted, over)
     try:
         runs = [run for instance in history.instances() for run in history.run(instance)]

@@ -40,7 +40,7 @@ class Samples:
 
 
 def series_of(answer: Answer) -> list[Samples]:
-    """The series of an answer. SsllatencyError where one isn't as Prometheus has it, or isn't a histogram of these buckets."""
+    """The series of an answer. SsllatencyError where one isn't Prometheus's, or isn't a histogram of these buckets."""
     try:
         return [_samples(one) for one in answer]
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):

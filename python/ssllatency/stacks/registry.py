@@ -73,7 +73,7 @@ def _name_functions(image: Image) -> None:
 
 
 def libraries_in(image: Image) -> tuple[str, ...]:
-    """The same by symbols, or else by tables of its own, or by what else tells its functions."""
+    """The libraries of the image by symbols, or else by tables of its own, or by what else tells its functions."""
     _name_functions(image)
     return libraries_by_symbols(image) or next(filter(None, (stack.own_libraries(image) for stack in STACKS)), ())
 

@@ -45,7 +45,7 @@ class ExpectedFile:
 
     @property
     def pair(self) -> tuple[str, str, str]:
-        """The same for a libssl and the libcrypto that goes with it."""
+        """A key that a libssl and the libcrypto that goes with it share."""
         folder, _, name = self.mapping.path.rpartition("/")
         return self.root, folder, name.partition(".so")[2]
 

@@ -54,7 +54,7 @@ class MappedFile:
 
     @property
     def identity(self) -> Identity:
-        """The same for every process that maps this file, and for no other file."""
+        """A key that every process's mapping of this file has, and no other file."""
         return self.own_identity or self.numbers
 
 
@@ -112,7 +112,7 @@ def own_identity(descriptor: int) -> Identity:
 
 
 def identity_of(descriptor: int) -> tuple[Identity, Numbers] | None:
-    """The identity of an open file, as told_apart() has it of one that is mapped, and its numbers. None where it can't be
+    """The identity of an open file, as told_apart() gives it of one that is mapped, and its numbers. None where it can't be
     mapped, so that no process runs code of it."""
     numbers, own = mapped_numbers(descriptor), own_identity(descriptor)
     if numbers is None:
@@ -121,7 +121,7 @@ def identity_of(descriptor: int) -> tuple[Identity, Numbers] | None:
 
 
 def version_of_open(descriptor: int) -> tuple[FileVersion, Numbers] | None:
-    """The same with the version of the file."""
+    """The version of an open file, and its numbers; None where it can't be mapped."""
     told, status = identity_of(descriptor), os.fstat(descriptor)
     if told is None:
         return None

@@ -106,7 +106,7 @@ def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> Ssllate
 
 
 def name_processes(*, named: bool) -> None:
-    """Takes it that the processes to look at were named one by one, and so are to be traced whatever they map, or not so."""
+    """Takes it that the processes to look at were named one by one, and so are traced whatever they map, or not so."""
     global _named_processes
     _named_processes = named
 

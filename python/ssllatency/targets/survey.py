@@ -140,7 +140,7 @@ def _untraced(name: str, version: str, linked: str, *files: HeldTls) -> ProcessS
 
 
 def _left_alone(pid: int, stacks: tuple[ProcessStack, ...], proc: Path) -> tuple[ProcessStack, ...]:
-    """The same, none of them traced where the process has opted out."""
+    """The stacks, none of them traced where the process has opted out."""
     if not stacks or not has_opted_out(pid, proc):
         return stacks
     reason = f"it {opt_out_reason(pid, proc)}"

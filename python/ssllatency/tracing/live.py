@@ -66,7 +66,7 @@ def resolved_ahead(
     load: Callable[[Resolved], None] | None = None,
     choose: Callable[[Resolved], Resolved] = lambda resolved: resolved,
 ) -> Resolved:
-    """Return what is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned:
+    """Return what to trace, from resolve(); what an attachment needs anyway is loaded while files are planned:
     `modules`, which the caller imports once this is done, and what follows later processes. `load` may have more loaded, and
     gets what is known before any file is. `choose` leaves out what isn't to be traced, or raises SsllatencyError."""
 
@@ -172,7 +172,7 @@ class RunEnd:
         return self._over
 
     def wait(self, until: float) -> bool:
-        """Waits until then, until the end, or until a burst of hits is to be looked at; whether it was the end. It sees that
+        """Waits until then, until the end, or until there is a burst of hits to look at; whether it was the end. It sees that
         even where it needn't wait."""
         is_over = self._waited(until)
         if is_over and self._progress:
@@ -221,7 +221,7 @@ def pause_s(due_s: float, most_s: float) -> float:
 
 
 def look_pause_s(due_s: float) -> float:
-    """The same of a source of handshakes that hands some over one by one."""
+    """Return how long may be waited until a source is polled that hands handshakes over one by one."""
     return pause_s(due_s, _LOOK_S if due_s == math.inf else _LOOK_AT_WINDOWS_S)
 
 
@@ -244,7 +244,7 @@ def snapshots(
 def readings(
     source: Attached, end: RunEnd, interval: float | None, look: Callable[[], object] | None = None
 ) -> Iterator[Snapshot]:
-    """All that was counted so far, after each interval and at the end, as snapshots() has it."""
+    """All that was counted so far, after each interval and at the end, by snapshots()."""
     stopped = False
     border = time.monotonic() + (interval or math.inf)
     while not stopped:

@@ -103,13 +103,13 @@ class SeenFiles:
     # Hints.
 
     def settle(self, identity: Identity, numbers: Numbers, generation: int) -> None:
-        """Takes it that nothing is to be done about a file that was mapped with this generation of its inode."""
+        """Takes it that there is nothing to do about a file that was mapped with this generation of its inode."""
         self._note_device(identity, numbers)
         if generation and len(self._settled) < _MOST_DISMISSED:
             self._settled[numbers] = generation
 
     def is_settled(self, mapping: MappingNotice) -> bool:
-        """Whether it is known that nothing is to be done about what was mapped, whoever has mapped it."""
+        """Whether it is known that there is nothing to do about what was mapped, whoever has mapped it."""
         numbers, key = mapping.numbers, (mapping.numbers, mapping.generation)
         if key in self._confirmed:
             return True
@@ -133,7 +133,7 @@ class SeenFiles:
         return None if mapping.numbers[:2] in self._shared else self.hints.get(mapping.numbers)
 
     def number_told(self, mapping: MappingNotice, files: Sequence[MappedFile]) -> int | None:
-        """The same of a process that maps these files by now; of one that is gone by what it called the file."""
+        """The number of the traced file that a process mapped which maps these files now; if it is gone, by the file's name."""
         number, file = self.certain(mapping), self.among(mapping, files)
         if number is not None:
             return number

@@ -37,7 +37,7 @@ class RecentIntervals:
             self.left_out += 1
 
     def trim(self) -> None:
-        """Drops what is older than is to be kept."""
+        """Drops what is too old to keep."""
         while self._intervals and self._kept_s - self._intervals[0][0] >= self._seconds:
             self._drop_first()
 

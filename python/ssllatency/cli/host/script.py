@@ -93,7 +93,7 @@ def _content(path: str) -> bytes:
 
 
 def _at_lasting_paths(resolved: Resolved) -> Resolved:
-    """The same images with paths that outlive the processes, where the host has the files."""
+    """The images with paths that outlive the processes, where the host has the files."""
     everyone = resolved.everyone and (not resolved.files or not may_be_one_file(resolved.images))
     return replace(resolved, images=tuple(_at_a_path(image) for image in resolved.images), everyone=everyone)
 

@@ -365,7 +365,7 @@ class Attachment:
         self.images += images
 
     def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:
-        """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
+        """Attaches the image of that number to processes that came later; where all share the links there is nothing to do."""
         if self.has_own_links(index) and index not in self._probes.left_alone:
             image = replace(self.images[index], pids=tuple(pids))
             self._probes.add(index, [image], {program: [sites] for program, sites in (more or {}).items()})

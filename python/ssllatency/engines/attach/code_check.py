@@ -118,7 +118,7 @@ def is_probed(image: TracedImage, offset: int) -> bool:
 
 
 def check_content(image: TracedImage, offsets: Iterable[int], content: bytes) -> None:
-    """The same for what was read of the file."""
+    """Checks what was read of the file against the plan."""
     _check(image, set(offsets), lambda code: content[code.offset : code.offset + code.size])
 
 

@@ -81,7 +81,7 @@ class Processes:
             self.late.discard(pid)
 
     def measure(self) -> None:
-        """To be called many times a second: measures what is to be measured meanwhile."""
+        """Measures what has to be measured meanwhile; for many calls a second."""
         if self.meter:
             self.meter.tick(self.targets)
 
@@ -100,7 +100,7 @@ class Processes:
         return self.meter.spent(self.targets, each=True) if self.meter else None
 
     def spent_unhit(self) -> Spent | None:
-        """The same, at next to no cost, where no probe was hit since it was asked; None where one was."""
+        """The cost of tracing so far where no probe was hit since `spent` was asked, at next to no cost; None where one was."""
         return self.meter.spent_unhit() if self.meter else None
 
     def attach_ns(self) -> int:

@@ -51,7 +51,7 @@ def operations_of(images: Sequence[TracedImage]) -> list[str]:
 
 
 def numbered(images: Sequence[TracedImage], *, later: bool) -> list[str]:
-    """The same; `later`: the operations that other images may bring have their numbers, too."""
+    """The names of all probed operations, by number; `later`: those that other images may bring have their numbers, too."""
     names = operations_of(images)
     more = (name for name, operation in BY_NAME.items() if not operation.only_entry) if later else ()
     return list(dict.fromkeys((*names, *more)))
@@ -107,7 +107,7 @@ def argument(number: int | None) -> int:
 
 
 def _ending(constant: int | None, leaving: bool) -> int:
-    """The meaning of a direction of an exit site, as enum ssll_exit has it."""
+    """The meaning of a direction of an exit site, in enum ssll_exit."""
     if not leaving:
         return abi.Exit.GOES_ON
     return abi.Exit.IN_REGISTER if constant is None else abi.Exit.CONSTANT + constant
@@ -151,7 +151,7 @@ def library_record(
     attached: bool = True,
 ) -> abi.Library:
     """A library as the kernel side knows it: the offsets, -1 for one that isn't known, and the ways to what labels handshakes.
-    `companion` as TracedImage has it; `attached`: all of its sites are."""
+    `companion` as in TracedImage; `attached`: all of its sites are."""
 
     def offset(value: int | None) -> int:
         return -1 if value is None else value

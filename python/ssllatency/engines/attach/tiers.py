@@ -58,7 +58,7 @@ class TierProbes:
 
     @property
     def shut_word(self) -> int:
-        """The tiers that are shut, and how many times the tier BELOW was opened, as the kernel side has it."""
+        """The tiers that are shut, and how many times the tier BELOW was opened, by the kernel side's count."""
         return self._times_opened << abi.Shut.TIMES | sum(1 << tier for tier in self.shut)
 
     @property

@@ -123,7 +123,7 @@ class Map:
         return ((key, bytes(value)) for key, value in self.views())
 
     def views(self) -> Iterator[tuple[bytes, memoryview]]:
-        """The same, each value only to be looked at until the next pair is asked for."""
+        """All pairs of a hash map, each value only valid until the next pair is asked for."""
         size, position, first = self._batch(), ctypes.create_string_buffer(max(self._key_size, 8)), True
         keys, values = self._buffers(size)
         while True:
@@ -267,7 +267,7 @@ class BpfObject:
         self._library.bpf_map__set_max_entries(self._map(name), entries)
 
     def reuse_map(self, name: str, descriptor: int) -> None:
-        """Before loading: the map of that name is to be the one with this descriptor."""
+        """Before loading: has the one with this descriptor stand for the map of that name."""
         self._adjusted["map", name] = descriptor
         self._library.bpf_map__reuse_fd(self._map(name), descriptor)
 

@@ -31,7 +31,7 @@ class LoadedMap(Protocol):
         """All pairs of a hash map."""
 
     def views(self) -> Iterator[tuple[bytes, memoryview]]:
-        """The same, each value only to be looked at until the next pair is asked for."""
+        """All pairs of a hash map, each value only valid until the next pair is asked for."""
 
 
 class Loadable(Protocol):
@@ -50,7 +50,7 @@ class Loadable(Protocol):
         """Before loading: the number of entries the map is made for."""
 
     def reuse_map(self, name: str, descriptor: int) -> None:
-        """Before loading: the map of that name is to be the one with this descriptor."""
+        """Before loading: has the one with this descriptor stand for the map of that name."""
 
     def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
         """Before loading: the initial value of a data section."""

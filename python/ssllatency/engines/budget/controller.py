@@ -65,7 +65,7 @@ class Controller:
 
     @property
     def exact(self) -> float | None:
-        """The same of the processor time of who pays most, as windows have seen it; None before the first."""
+        """Its part of the processor time of who pays most, as windows have seen it; None before the first."""
         return self._paid_s / self._seen_s if self._seen_s else None
 
     @property

@@ -103,7 +103,7 @@ class Spending:
         return self._spent_unhit() is None
 
     def has_burst(self) -> bool:
-        """Whether some process has hit so many probes, since this was asked, that it is to be looked at at once."""
+        """Whether some process has hit so many probes, since this was asked, that it needs a look at once."""
         before, self._burst = self._burst, self._bursts()
         return self._burst > before
 

@@ -78,7 +78,7 @@ class _Running:
 
 
 class Windows:
-    """Drives the gates. `tick` is to be called some times a second and at `due_s`, `finish` before the last counts are read.
+    """Drives the gates. Call `tick` some times a second and at `due_s`, `finish` before the last counts are read.
 
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
@@ -216,7 +216,7 @@ class Windows:
         return seen
 
     def by_tier(self) -> dict[Tier, Sampling]:
-        """The same by tier; of those that were given up until now."""
+        """Return what was seen in windows by tier; of tiers that were given up, until now."""
         for tier in () if self._over else self._given_up:
             self._accounts.move_border(tier, self._clock(), self._work())
         return {tier: self._sampling_of(tier) for tier in self._accounts.in_part(self._windowed)}

@@ -58,7 +58,7 @@ def look(pids: Collection[int], clock: Callable[[], float] = time.monotonic) -> 
 
 
 class Around:
-    """Takes moments: `before_attach` when the first probe is to be set, `attached` when all are, `before_detach` when they are
+    """Takes moments: `before_attach` before the first probe is set, `attached` when all are, `before_detach` when they are
     to be removed, `detached` when none is left. `share` says what that comes to.
 
     Each may be called more than once: the first call of `before_attach` and `before_detach` and the last one of the others

@@ -72,7 +72,7 @@ class CostMeter:
             self._asking.start()
 
     def tick(self, pids: Iterable[int]) -> None:
-        """Measures what is to be measured meanwhile; `pids`: the processes known so far."""
+        """Measures what has to be measured meanwhile; `pids`: the processes known so far."""
         self._run_time.tick()
         if (now := time.monotonic()) >= self._look_s:
             self._times.see(pids)
@@ -125,8 +125,8 @@ class CostMeter:
         return payments
 
     def spent_unhit(self) -> Spent | None:
-        """The same where no probe was hit since `spent` was asked: then the processes' time is that of the last look at them,
-        which costs nothing. None where one was hit, or `spent` wasn't asked."""
+        """The time of the hits where no probe was hit since `spent` was asked: then the processes' time is that of the last
+        look at them, which costs nothing. None where one was hit, or `spent` wasn't asked."""
         if not self._tables or self._read_hits() is not self._spent_hits:
             return None
         return Spent(self._paid.total_ns, self._times.total_ns, time.monotonic(), self._payments)

@@ -93,12 +93,12 @@ class TypicalRun:
 
     @property
     def settled_ns(self) -> float | None:
-        """The same, but None as long as one interrupted run could still be most of it."""
+        """The mean time of a run, None as long as one interrupted run could still be most of it."""
         return self.ns if len(self._means) >= _SETTLED_BLOCKS or self.runs >= ENOUGH_RUNS else None
 
 
 class RunTime:
-    """The run time of the programs that `add` names. `tick` is to be called many times a second."""
+    """The run time of the programs that `add` names. Call `tick` many times a second."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class RunTime:
 
     @property
     def settled_mean_ns(self) -> float | None:
-        """The same; None until so many runs were measured that an interrupted one among them can be told from the others."""
+        """The time of a typical run at a probe; None before enough were measured to tell an interrupted one from others."""
         self._take()
         return self._typical.settled_ns
 

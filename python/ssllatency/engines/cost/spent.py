@@ -56,7 +56,7 @@ class Spent:
     def share_since(self, earlier: Spent, others_weight: float = 1.0, least_s: float = LEAST_S) -> Share | None:
         """The part that tracing took in between of the traced processes' time, or of that process's which paid most of its own;
         None where nobody did anything. `others_weight`: how many times what a process pays counts which isn't traced; `least_s`
-        as share_of() has it."""
+        by share_of()."""
         shares = (self._own_share_since(earlier, least_s), *self._shares_since(earlier, others_weight, least_s))
         return max((share for share in shares if share), key=lambda share: share.counted, default=None)
 

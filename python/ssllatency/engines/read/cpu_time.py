@@ -30,7 +30,7 @@ def thread_cpu_s(pid: int, tid: int) -> float | None:
 
 
 def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
-    """The same of all threads of these processes, by thread."""
+    """Seconds that each thread of these processes has run so far, by thread."""
     seconds_by_tid: dict[int, float] = {}
     for pid in pids:
         with suppress(OSError):

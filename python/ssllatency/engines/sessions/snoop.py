@@ -81,7 +81,7 @@ class EventFilter:
 
 @dataclass(frozen=True)
 class Whom:
-    """Labels that are to be told of who shook hands, in calls that end a handshake."""
+    """Labels of who shook hands that are wanted, in calls that end a handshake."""
 
     by: tuple[Label, ...]
     peer_prefix: PeerPrefix
@@ -128,7 +128,7 @@ def events_of(batch: bytes) -> Iterator[Event]:
 
 
 def events_with_whom(batch: bytes) -> Iterator[tuple[int, int, int, int, bytes, int, bytes]]:
-    """The same of a session that tells who shook hands: each with the key of that."""
+    """The events in a batch of a session that tells who shook hands: each with the key of that."""
     return _RECORD_WITH_WHO.iter_unpack(batch)
 
 

@@ -75,7 +75,7 @@ class TraceSession:
         self._forgotten: dict[Function, list[ExponentialHistogram]] = {}  # of processes that were forgotten
 
     def attach(self, *, begin_windows: bool = True) -> None:
-        """Loads the programs, fills their maps and attaches: all probes or none. With a budget `begin_windows` is to be called
+        """Loads the programs, fills their maps and attaches: all probes or none. With a budget `begin_windows` has to be called
         later where it isn't here."""
         try:
             self._start()

@@ -18,7 +18,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True)
 class Family:
-    """Metrics of one name. `unit` is UCUM's, as OpenTelemetry has it: "s", "By", "1" for a ratio, "{call}" for what is counted.
+    """Metrics of one name. `unit` is UCUM's, as in OpenTelemetry: "s", "By", "1" for a ratio, "{call}" for what is counted.
     `labels`: beside those of the service, where `by_service`."""
 
     name: str

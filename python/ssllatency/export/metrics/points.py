@@ -86,7 +86,7 @@ class Frames:
         self._numbers: dict[tuple[str, int], int] = {}  # in there, by family and the identity of the labels
 
     def frame(self, reading: Reading) -> bytes:
-        """The next line, which is to be sent once."""
+        """The next line, for one sending."""
         keys = [(point.family, id(point.labels)) for point in reading.points]
         sent = list(map(self._sent, reading.points, keys))
         self._before, self._numbers = reading.points, dict(zip(keys, range(len(keys)), strict=True))
@@ -105,7 +105,7 @@ class Frames:
 
 
 class Readings:
-    """The same on the side that gets them: a point that hasn't changed is the same object again."""
+    """The readings on the side that gets them: a point that hasn't changed is the same object again."""
 
     def __init__(self) -> None:
         self._before: tuple[Point, ...] = ()

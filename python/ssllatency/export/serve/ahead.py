@@ -64,7 +64,7 @@ class Ahead:
             self._changed.notify()
 
     def due_s(self) -> float | None:
-        """In how many seconds the next answer is to be made; None where none is expected."""
+        """Seconds until the next answer is made; None where none is expected."""
         with self._changed:
             return self._due_s()
 

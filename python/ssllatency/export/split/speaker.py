@@ -202,7 +202,7 @@ class TracerReadings:
                 self._changed.notify_all()
 
     def read_more(self) -> Reading:
-        """The same with what this process counts itself; the same object as long as the reading is."""
+        """The latest reading with what this process counts itself; the same object as long as the reading is."""
         reading, kept = self.read(), self._with_more
         if kept is None or kept[0] is not reading:
             kept = self._with_more = reading, self.more(reading)

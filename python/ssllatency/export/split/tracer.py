@@ -29,7 +29,7 @@ _LOOK_AT_REST_S = 0.5  # so long a load isn't measured against the budget that b
 def run(
     selection: Selection, arguments: argparse.Namespace, channel: TracersEnd, stack: ExitStack, announce: Callable[[], None]
 ) -> None:
-    """Attaches what is to be traced as long as `stack`, then answers until a signal asks for the end."""
+    """Attaches to the targets as long as `stack`, then answers until a signal asks for the end."""
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
     session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
     live.announce(resolved, None, what="functions and handshakes")

@@ -135,7 +135,7 @@ class MatrixRun:
 
 
 def chosen(level: str) -> str:
-    """The level as a setting, "" where nothing is to be set."""
+    """The level as a setting, "" where there is nothing to set."""
     return "" if level in (DEFAULT, NOT_APPLICABLE) else level
 
 

@@ -88,7 +88,7 @@ class History:
         self._thin(reading.at_s)
 
     def copy(self) -> History:
-        """The same, to which nothing is added any more."""
+        """A copy, to which nothing is added any more."""
         kept = History()
         kept._kept, kept.intervals, kept.failures = self._kept.copy(), self.intervals.copy(), self.failures.copy()
         return kept

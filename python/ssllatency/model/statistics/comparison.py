@@ -147,7 +147,7 @@ class Comparison:
 
     @property
     def client_wait(self) -> Change | None:
-        """The same of how long its client waited; None where that wasn't measured of each on both sides."""
+        """The change of the mean time that its client waited; None where that wasn't measured of each on both sides."""
         return self._mean_of(CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else None
 
     def _mean_of(self, subject: ComparedSubject) -> Change | None:

@@ -249,7 +249,7 @@ def _mean_of(pieces: Sequence[Part], mean_ns: float) -> tuple[_Value, _Over, _Is
 
 
 def _whole(columns: Sequence[_Column]) -> Part:
-    """The part that is all of what clients waited for: as whole_part() has it, of sums."""
+    """The part that is all of what clients waited for: as whole_part(), of sums."""
     known = all(column.counts[Part.CLIENT_WAIT] == column.successful for column in columns)
     return Part.CLIENT_WAIT if known and any(column.times[Part.QUEUE_START] for column in columns) else Part.WALL
 
@@ -269,7 +269,7 @@ def _changed(
     over: _Over,
     is_told: _IsTold,
 ) -> Iterator[Changed]:
-    """The change of a quantity, whose value over several columns is `over`, where there is one that is to be told."""
+    """The change of a quantity, whose value over several columns is `over`, where there is one to report."""
     stretch = stretch_of([value(column) for column in columns])
     if stretch:
         before, within = over(columns[: stretch.start]), over(columns[stretch.start : stretch.end])

@@ -180,8 +180,8 @@ def _bounds(bucket: int) -> tuple[float, float]:
 
 
 def with_windows(chain: Chain) -> list[Stratum]:
-    """The same with each stratum that had no window as a part of the one before it, or of the first one that had; none where no
-    stratum had one."""
+    """The strata, each that had no window as a part of the one before it, or of the first one that had; none where no stratum
+    had one."""
     joined: list[Stratum] = []
     early_s, early = 0.0, NONE
     for stratum in chain:
@@ -200,7 +200,7 @@ MOST_STRATA = 256
 
 
 def fewer(strata: Chain) -> list[Stratum]:
-    """The same strata, each two neighbours as one: for the estimates nearly as good, with half of the memory."""
+    """The strata, each two neighbours as one: for the estimates nearly as good, with half of the memory."""
     strata = with_windows(strata)
     return [_joined(strata[start : start + 2]) for start in range(0, len(strata), 2)]
 

@@ -25,7 +25,7 @@ def render(plans: Sequence[FilePlan], costs: HitCosts = REFERENCE, most: int | N
 
 
 def to_document(plans: Sequence[FilePlan], costs: HitCosts = REFERENCE) -> dict[str, Any]:
-    """The same as one JSON document; `cost_ns` is what the sites add to one call, `hit_ns` as in that of the other plans."""
+    """The listing as one JSON document; `cost_ns` is what the sites add to one call, `hit_ns` as in that of the other plans."""
     return {
         "schema": "ssllatency-handshake-probes/1",
         "hit_ns": hit_fields(costs),

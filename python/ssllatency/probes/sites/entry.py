@@ -91,7 +91,7 @@ def entry_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Si
 
 
 def return_probe_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
-    """The same for a kernel return probe: only where the return address is still where the call left it."""
+    """The entry site of a kernel return probe: only where the return address is still where the call left it."""
     early = head_until(graph, lambda instruction: instruction.moves_return_address)
     candidates = _candidates(graph, needed, emulation)
     return _cheapest(graph, (site for site in candidates if site.stack_delta == 0 and site.address in early))

@@ -37,8 +37,8 @@ def diagnose(handshakes: Handshakes, duration_s: float | None = None) -> list[st
 
 
 def conclusion(handshakes: Handshakes, duration_s: float | None = None) -> list[str]:
-    """The same, and where nothing stands out a sentence that says so, or that there are too few handshakes to tell; nothing
-    where none has ended."""
+    """The diagnosis, and where nothing stands out a sentence that says so, or that there are too few handshakes to tell;
+    nothing where none has ended."""
     number = counts(handshakes)
     return diagnose(handshakes, duration_s) or ([calm(number[Ending.SUCCESS])] if any(number.values()) else [])
 
@@ -51,7 +51,7 @@ def calm(successful: int) -> str:
 
 
 def diagnoses(handshakes: Handshakes, duration_s: float | None = None) -> list[Diagnosis]:
-    """The same sentences with their rules."""
+    """The diagnosis's sentences with their rules."""
     case = Case(handshakes, duration_s)
     told = [(rule, evidence) for rule in RULES if (evidence := rule.evidence(case))]
     told.sort(key=lambda one: -one[1].weight)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load generator's side as the JSON document has it, "client": written, and read again."""
+"""The load generator's side in the JSON document, "client": written, and read again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _FUNCTIONS = "Whole handshakes weren't measured: the functions below show where 
 
 
 def findings(whole: Snapshot, comparison: Comparison | None) -> list[MarkedSentence]:
-    """In the order in which they are to be read."""
+    """In reading order."""
     missing = [MarkedSentence(FindingMark.LOOK, _INCOMPLETE)] if incomplete(whole) else []
     if not whole.handshakes:
         return [*missing, MarkedSentence(FindingMark.LOOK, _FUNCTIONS)]

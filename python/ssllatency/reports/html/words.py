@@ -48,7 +48,7 @@ def name(text: str) -> Markup:
 
 
 def sentence(text: str) -> Markup:
-    """A sentence in which what stands between backticks is to be typed."""
+    """A sentence in which what stands between backticks is for typing."""
     return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(typeset(visible(text))))))
 
 

@@ -107,7 +107,7 @@ def diagnosis(snapshot: Snapshot) -> list[str]:
 
 
 def diagnosis_of(row: LiveRow, snapshot: Snapshot) -> list[str]:
-    """The same of one row, of which keys and reasons aren't known by themselves."""
+    """The diagnosis of one row, of which keys and reasons aren't known by themselves."""
     measured = snapshot.handshakes or Handshakes(())
     shown = replace(handshakes_of(row), arrivals=measured.arrivals, quotas=measured.quotas, role=measured.role)
     return diagnose(shown, row.duration_s)

@@ -60,21 +60,21 @@ class ViewChoice:
     window_s: float = WINDOWS_S[1]
 
     def switched(self, views: Sequence[str], step: int = 1) -> ViewChoice:
-        """The same with the next view, in which another row is chosen."""
+        """The choice with the next view, in which another row is chosen."""
         return self.viewed(views[(views.index(self.view) + step) % len(views)] if self.view in views else views[0])
 
     def viewed(self, view: str) -> ViewChoice:
-        """The same with this view, in which another row is chosen."""
+        """The choice with this view, in which another row is chosen."""
         kept = self.sort if self.sort == "name" or self.sort in {column.key for column in columns(view)} else "rate"
         return replace(self, view=view, sort=kept, row="")
 
     def sorted_by(self, step: int) -> ViewChoice:
-        """The same, ordered by the next column."""
+        """The choice, ordered by the next column."""
         keys = ["name", *(column.key for column in columns(self.view))]
         return replace(self, sort=keys[(keys.index(self.sort) + step) % len(keys)], ascending=False)
 
     def widened(self) -> ViewChoice:
-        """The same of a longer time, after the longest of the shortest."""
+        """The choice of a longer time, after the longest of the shortest."""
         return replace(self, window_s=WINDOWS_S[(WINDOWS_S.index(self.window_s) + 1) % len(WINDOWS_S)])
 
 
@@ -112,7 +112,7 @@ class Shown:
 
 
 def shown(history: History, choice: ViewChoice) -> Shown | None:
-    """Choose what of the history is to be seen; None before there are two readings."""
+    """Choose what of the history is shown; None before there are two readings."""
     window, newest = history.window(choice.window_s), history.newest
     if window is None or newest is None:
         return None

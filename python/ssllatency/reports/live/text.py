@@ -17,7 +17,7 @@ _TREND, _MOST_ROWS, _MOST_FAILURES = 20, 40, 5
 
 
 def render(history: History, choice: ViewChoice, page: Page = PLAIN) -> str:
-    """Render what is to be seen now, ending in a newline; "" before there are two readings."""
+    """Render what is shown now, ending in a newline; "" before there are two readings."""
     now, newest = shown(history, choice), history.newest
     if now is None or newest is None:
         return ""

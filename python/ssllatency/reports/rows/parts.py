@@ -76,7 +76,7 @@ def mean_ns(group: Group, parts: Sequence[Part] = CLIENT_PIECES) -> dict[Part, f
 
 
 def mostly_waits(group: Group) -> bool:
-    """Whether most of the time was spent waiting, so that what is in the calls is to be seen only in a bar of its own."""
+    """Whether most of the time was spent waiting, so that what is in the calls shows only in a bar of its own."""
     phases = sum(bool(group.total_ns(phase)) for phase in PHASES)
     return phases > 1 and 2 * group.total_ns(Part.CALLS) < group.total_ns(*CLIENT_WAIT_PARTS)
 

@@ -42,7 +42,7 @@ def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
 
 
 def unprinted(sampling: Sequence[Sampling]) -> list[str]:
-    """The same where calls are printed one by one, and none is estimated."""
+    """The sentences where calls are printed one by one, and none is estimated."""
     return [
         f"{', '.join(part.functions)}: calls were watched {share(part.watched_s, part.duration_s)} of the time"
         f" ({seconds(part.watched_s)} in {counted(part.windows, 'window')}) to keep within the budget."

@@ -97,7 +97,7 @@ def owner_words(comparison: Comparison) -> str:
 
 
 def rows(told: Timeline) -> list[tuple[str, ...]]:
-    """A row for each change, in their order, as HEADINGS has it."""
+    """A row for each change, in their order, under HEADINGS."""
     names, number = _names(told), len(told.run.intervals)
     return [
         (

@@ -101,7 +101,7 @@ def _tables_with(image: Image, function: int) -> Iterator[int]:
 
 
 def _is_table(image: Image, table: int) -> bool:
-    """Whether a class's table begins there, as the C++ ABI for Itanium has it, which is a key share's."""
+    """Whether a class's table begins there, by the C++ ABI for Itanium, which is a key share's."""
     begins = image.constant(table - 2 * _POINTER, _POINTER) == 0 and not _begins_function(image, table - _POINTER)
     has_all = all(_begins_function(image, table + _POINTER * slot) for slot in range(max(_SLOTS) + 1))
     return begins and has_all and bool(_groups(image, table))

@@ -38,7 +38,7 @@ def check(machine: str, code: bytes, graph: Graph, depths: Depths, entry: EntryS
 
 
 def check_entry(machine: str, code: bytes, graph: Graph, depths: Depths, entry: EntrySite) -> None:
-    """The same of a function that is probed at its entry alone."""
+    """Unplannable, where this isn't the site of a function that is probed at its entry alone."""
     check_boundaries(machine, code, graph, [entry.address])
     _check_depths(depths, [entry.address])
     _walk(graph, depths.recoveries, entry, graph.ways_out())

@@ -42,7 +42,7 @@ class Accessors:
         return self.follow_in(name, Assumptions(arguments))
 
     def follow_in(self, name: str, case: Assumptions) -> Evaluation:
-        """The same in this case, to which the connection is added."""
+        """The evaluation of the function in this case, to which the connection is added."""
         function = self.image.function(name)
         if function is None:
             raise UnclearError(f"the library has no {name}")

@@ -37,7 +37,7 @@ class ServiceKind(StrEnum):
 @dataclass(frozen=True)
 class Service:
     """A service: "shop/web-7f9c" (NAMESPACE/POD), "docker:web", "nginx.service", "nginx". The name may have been chosen by
-    anybody: it is to be made printable where it is shown."""
+    anybody: make it printable where it is shown."""
 
     name: str
     kind: ServiceKind

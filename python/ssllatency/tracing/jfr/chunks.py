@@ -121,7 +121,7 @@ class _Bytes:
             shift += 7
 
     def long(self) -> int:
-        """The same with its sign."""
+        """A LEB128 number with its sign."""
         value = self.number()
         return value - (1 << 64) if value >= 1 << 63 else value
 

@@ -33,7 +33,7 @@ class FilesOnDisk:
         self._present = present
 
     def image_of(self, mapping: MappingNotice) -> tuple[MappedFile, TracedImage] | None:
-        """The file that the process had mapped, if it is to be traced; its descriptor stays open as long as the stack."""
+        """The file that the process had mapped, if it has to be traced; its descriptor stays open as long as the stack."""
         with ExitStack() as passing:
             file = self._opened(mapping, passing)
             if file is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that are to be looked at, and how much of that is done at a time."""
+"""Processes that wait for a look, and how much of that is done at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LookTimes:
         return time.monotonic() >= self._ends
 
     def is_time(self, joined: int) -> bool:
-        """Whether it is to be looked who is there, which then counts as done; `joined`: how many processes have become targets
+        """Whether it is time to look who is there, which then counts as done; `joined`: how many processes have become targets
         by now."""
         now = time.monotonic()
         if now < self._looked_at + (_SOON_S if joined != self._joined else LOOK_S):

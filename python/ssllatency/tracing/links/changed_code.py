@@ -112,7 +112,7 @@ def _everybody() -> list[int]:
 
 
 class _Whom(NamedTuple):
-    """In which processes an image's code is looked at, and which of them are to be traced."""
+    """In which processes an image's code is looked at, and which of them to trace."""
 
     image: TracedImage
     pids: set[int]

@@ -27,7 +27,7 @@ _MOST_HEARD = 64  # processes that wait to be asked once more whether they are t
 
 
 class OtherUsers:
-    """Looks who else maps the traced files, a part of all processes at a time; then hears of those that come later.
+    """Looks who else maps the traced files, a part of all processes at a time; then takes notices of those that come later.
 
     `files` are the traced files, of which more may come, `hints` their numbers in the kernel's notices. `is_target` says
     whether a process is traced, or was. `has_links_option`: as for who_pays().

@@ -194,7 +194,7 @@ def _be_server(requests: int, answers: int, parent: int) -> NoReturn:
 
 
 def _bring_in(requests: int) -> None:
-    """Import what every file is planned with, and then what only some commands ask for, until a file is to be read."""
+    """Import what every file is planned with, and then what only some commands ask for, until there is a file to read."""
     import select
 
     from ssllatency.probes.cache.parts import FACTS, PARTS, PLAN

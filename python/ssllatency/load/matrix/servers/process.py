@@ -38,7 +38,7 @@ _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class MatrixServer(Protocol):
-    """A server of the matrix. `pids` are to be traced, their children with them; empty where they must be found by the port."""
+    """A server of the matrix. `pids` are traced, their children with them; empty where they must be found by the port."""
 
     pids: tuple[int, ...]
 
@@ -153,7 +153,7 @@ class RunningServer:
         self._endpoint = endpoint_of(entry.address)
 
     def endpoint(self, site: ServerSettings) -> Endpoint:
-        """The same endpoint for all sites."""
+        """The endpoint, which all sites share."""
         del site
         return self._endpoint
 

@@ -20,7 +20,7 @@ def facts_sentence(handshakes: Handshakes) -> str:
 
 
 def group_sentence(group: Group) -> str:
-    """The same of one group, without its peers that left."""
+    """The facts of one group, without its peers that left."""
     return _sentence(_of_group(group))
 
 

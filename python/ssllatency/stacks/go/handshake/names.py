@@ -70,7 +70,7 @@ _FNV_BASIS, _FNV_PRIME = 0x811C9DC5, 0x01000193
 
 
 def text_hash(text: str) -> int:
-    """The number of a text of crypto/tls' own, which begins with "tls: ": as go_text_hash() in bpf/handshakes has it."""
+    """The number of a text of crypto/tls' own, which begins with "tls: ": as go_text_hash() in bpf/handshakes makes it."""
     value = _FNV_BASIS
     for byte in text.encode()[: GoReason.TEXT_SIZE].ljust(GoReason.TEXT_SIZE, b"\0"):
         value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
