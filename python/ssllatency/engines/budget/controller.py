@@ -25,10 +25,11 @@ _MOST_PATIENCE = 48  # strata with room for a tier until it is tried, where tria
 
 @dataclass(frozen=True)
 class Schedule:
-    """The next stratum and its window, in seconds."""
+    """The next stratum and its window, in seconds; `gap_s`: the least time without probes before the window."""
 
     stratum_s: float
     window_s: float
+    gap_s: float = 0.0
 
 
 class Controller:
@@ -141,4 +142,5 @@ class Controller:
         """The shortest stratum within these bounds that has room for a window, and for what its probes are hit beside it."""
         stratum_s = min(max(least_s, (WINDOW_S + self._beside_s) / part if part > 0 else most_s), most_s)
         window_s = part * stratum_s - (self._beside_s if part < 1 else 0.0)
-        return Schedule(stratum_s, max(WINDOW_S, window_s))
+        gap_s = 1.0 - self._budget / self.whole if self.whole > self._budget else 0.0  # no second pays for two windows
+        return Schedule(stratum_s, max(WINDOW_S, window_s), gap_s)

@@ -53,12 +53,15 @@ class Spending:
         """Count what is overdrawn from the last look on."""
         self._origin = self._before
 
-    def share(self) -> Share | None:
-        """The share since this was asked the last time; None where it isn't known."""
+    def share(self, *, anew: bool = True) -> Share | None:
+        """The share since this was asked the last time; None where it isn't known. Unless `anew` the next one counts from
+        there as well."""
         spent = self._spent()
         if spent is None:
             return None
-        share, self._before = self._share(self._before, spent), spent
+        share = self._share(self._before, spent)
+        if anew:
+            self._before = spent
         return share
 
     def so_far(self) -> tuple[float, float | None] | None:

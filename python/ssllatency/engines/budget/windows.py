@@ -6,10 +6,11 @@ hits would save next to nothing, as it is the trap that costs. A call that begin
 while after it, as long calls would else be missed more often than short ones. What the processes did meanwhile is read where a
 stratum or a window begins and ends, as a server at full speed does less while it is watched.
 
-At first all is watched: only what costs too much goes into windows. While nobody works strata are longer, and their windows
-with them: a window that waited for someone to work would miss the calls that he begins with, and the shortest loads at all.
-After one such stratum all is watched again, as setting and removing probes for nobody costs more than a look at who begins to
-work.
+At first all is watched: only what costs too much goes into windows, for which it is looked soon and again, as the first moment
+of a server tells little. Windows keep a distance to each other, and to that beginning, so that no second pays for two. While
+nobody works strata are longer, and their windows with them: a window that waited for someone to work would miss the calls that
+he begins with, and the shortest loads at all. After one such stratum all is watched again, as setting and removing probes for
+nobody costs more than a look at who begins to work.
 
 Where probes can't be set again, as perf events that take seconds to go, what costs too much is given up instead.
 """
@@ -26,12 +27,12 @@ from enum import Enum
 from ssllatency.engines.budget.accounts import Accounts, Totals, WatchedWindow
 from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.gates import Gates, resume
+from ssllatency.engines.budget.looks import FIRST_LOOK_S, LOOK_S, Looks
 from ssllatency.engines.budget.spending import Spending, TracerTime
 from ssllatency.engines.cost.spent import Share, Spent
 from ssllatency.model.sampling import NONE, Sampling, Work
 from ssllatency.stacks.operation import Tier
 
-_FIRST_LOOK_S, _LOOK_S = 0.03, 0.25  # when it is seen how much tracing costs: at first, and then while all is watched
 _SOON_S = 0.06  # what comes so soon is waited for, as nobody may call in time
 _LINGER_LOOK_S = 0.1  # how often it is seen whether calls that began in a window have ended
 _GOING_S = 5.0  # for which probes that are given up may still be hit: perf events go one after the other
@@ -57,6 +58,7 @@ class _Running:
     `seen`: all calls counted when the probes were removed. `outside`: the share that tracing took before the window, where that
     was long enough to tell, else in a stratum before; `inside` the window. `probes`, `counts`: what was spent when its probes
     began to be set, and when they began to count. `dearest`: that of who paid most when it was last seen what all takes.
+    `bare_s`: when the last probes were removed that go into windows.
     """
 
     planned_s: float
@@ -71,6 +73,7 @@ class _Running:
     probes: Spent | None = None
     counts: Spent | None = None
     dearest: Share | None = None
+    bare_s: float = -math.inf
     phase: _Phase = _Phase.BEFORE
     window: WatchedWindow = field(default_factory=WatchedWindow)
     between: Work = NONE
@@ -109,7 +112,7 @@ class Windows:
         self._controller = Controller(budget, len(tiers))
         self._spending = Spending(budget, spent, spent_unhit, bursts, TracerTime(tool_ns, attach_ns), clock)
         now, begin = clock(), work()
-        self._look_s = now + _LOOK_S
+        self._looks = Looks(now)
         self._accounts = Accounts(tuple(tiers), now, begin)
         self._windowed: tuple[Tier, ...] = ()
         self._stratum = _Running(now, begin, begin)
@@ -126,12 +129,13 @@ class Windows:
             for tier in held:
                 self._accounts.begin(tier, self._clock(), self._work())
         self._spending.begin()
-        self._sleep(_FIRST_LOOK_S)
+        self._looks.begin(self._clock())
+        self._sleep(FIRST_LOOK_S)
         self._look()
 
     def look_soon(self) -> None:
         """More was attached just now: has `tick` look at what that costs before it would anyway."""
-        self._look_s = min(self._look_s, self._clock() + _FIRST_LOOK_S)
+        self._looks.soon(self._clock())
 
     def tick(self) -> None:
         """Does what is due."""
@@ -141,17 +145,20 @@ class Windows:
         if not self._windowed:
             if burst:
                 self._look_soon_after_the_last()
-            elif self._clock() >= self._look_s:
-                self._look()
             elif self._spending.unhit and self._spending.is_hit():  # a load that comes at once
-                self._sleep(_FIRST_LOOK_S)
+                self._sleep(FIRST_LOOK_S)
+                self._look()
+            elif self._looks.is_due(self._clock()):
                 self._look()
             return
-        if burst and self._others_cost_too_much():
+        looks = burst or (self._looks.settling and self._looks.is_due(self._clock()))
+        if looks:
+            self._looks.looked(self._clock())
+        if looks and self._others_cost_too_much():
             self._end_stratum_early()
         if self._stratum.phase is _Phase.BEFORE and self._is_time(self._stratum.opens_s):
             self._open()
-        if self._stratum.phase is _Phase.OPEN and (self._is_time(self._stratum.shuts_s) or (burst and self._ends_early())):
+        if self._stratum.phase is _Phase.OPEN and (self._is_time(self._stratum.shuts_s) or (looks and self._ends_early())):
             self._shut()
         if self._stratum.phase is _Phase.AFTER and self._may_go_on():
             self._end_window()
@@ -191,14 +198,17 @@ class Windows:
 
     @property
     def due_s(self) -> float:
-        """The time at which the next window opens or shuts, or a stratum ends, by the clock; infinity while all is watched."""
-        if self._over or not self._windowed:
+        """The time at which the next window opens or shuts, a stratum ends, or one of the first looks is due, by the clock;
+        infinity while all is watched."""
+        if self._over:
             return math.inf
+        look_s = self._looks.next_s if self._looks.settling else math.inf
+        if not self._windowed:
+            return look_s
         if self._stratum.phase is _Phase.AFTER:
             return self._clock() + _LINGER_LOOK_S
-        return {_Phase.BEFORE: self._stratum.opens_s, _Phase.OPEN: self._stratum.shuts_s, _Phase.REST: self._stratum.ends_s}[
-            self._stratum.phase
-        ]
+        due_s = {_Phase.BEFORE: self._stratum.opens_s, _Phase.OPEN: self._stratum.shuts_s, _Phase.REST: self._stratum.ends_s}
+        return min(look_s, due_s[self._stratum.phase])
 
     @property
     def rests(self) -> bool:
@@ -245,11 +255,11 @@ class Windows:
 
     def _look(self) -> None:
         """While all is watched: whether that costs too much."""
-        self._look_s = self._clock() + _LOOK_S
-        if self._spending.is_unhit(_LOOK_S):
+        self._looks.looked(self._clock())
+        if self._spending.is_unhit(LOOK_S):
             return
         if self._again:
-            share = self._stratum.dearest = self._spending.share()
+            share = self._stratum.dearest = self._spending.share(anew=not self._looks.settling)
             if share and self._controller.watched_all(share.counted, share.at_work):
                 self._begin_stratum()
         else:
@@ -257,8 +267,7 @@ class Windows:
 
     def _look_soon_after_the_last(self) -> None:
         """Looks at a burst: at one after a rest at once, at others when the last look was long enough ago to compare with."""
-        looked_s = self._look_s - _LOOK_S
-        if not self._spending.unhit and (left_s := looked_s + _FIRST_LOOK_S - self._clock()) > 0:
+        if not self._spending.unhit and (left_s := self._looks.comparable_s - self._clock()) > 0:
             self._sleep(left_s)
         self._look()
 
@@ -273,7 +282,7 @@ class Windows:
         self._accounts.count_window(tier)
         self._accounts.record(self._totals(), tier, now, work)
         self._given_up[tier] = share.counted / share.weight
-        self._look_s = self._clock() + _GOING_S
+        self._looks.later(self._clock() + _GOING_S)
         self._spending.share()
 
     def _begin_stratum(self) -> None:
@@ -286,7 +295,9 @@ class Windows:
             self._move()
             schedule = self._schedule()
         begins_s = self._clock()
-        opens_s = begins_s + self._chance.uniform(0, schedule.stratum_s - schedule.window_s)
+        last_s = schedule.stratum_s - schedule.window_s
+        first_s = min(max(0.0, self._stratum.bare_s + schedule.gap_s - begins_s), last_s)
+        opens_s = begins_s + self._chance.uniform(first_s, last_s)
         planned_s, planned = self._clock(), self._work()
         self._stratum = _Running(
             planned_s,
@@ -298,6 +309,7 @@ class Windows:
             ends_s=begins_s + schedule.stratum_s,
             outside=self._stratum.outside,
             dearest=self._stratum.dearest,
+            bare_s=self._stratum.bare_s,
         )
         self._spending.share()
 
@@ -315,14 +327,16 @@ class Windows:
             self._gates.drop_entries([tier])
             self._accounts.count_unfinished(tier, self._gates.finish(tier))
             self._accounts.record(self._totals(), tier, now, work)
+            self._stratum.bare_s = self._clock()
         for tier in self._windowed[len(wanted) :]:
             resume(self._gates, [tier])
             self._accounts.move_border(tier, self._clock(), self._work())
         self._windowed = wanted
+        self._looks.begin(self._clock())
         if not wanted:
             return
         self._spending.share()
-        self._sleep(_FIRST_LOOK_S)
+        self._sleep(FIRST_LOOK_S)
         self._controller.moved(_counted(self._spending.share()))
 
     def _open(self) -> None:
@@ -337,6 +351,7 @@ class Windows:
         self._stratum.counts = self._spending.moment()
         self._stratum.shuts_s += max(0.0, self._stratum.window.opened_s - self._stratum.opens_s)
         self._stratum.phase = _Phase.OPEN
+        self._looks.begin(self._clock())
 
     def _ends_early(self) -> bool:
         """Whether more work came than when the window was planned, and it has seen enough: what is watched all the time may use
@@ -357,7 +372,7 @@ class Windows:
         if self._stratum.phase not in {_Phase.BEFORE, _Phase.REST}:
             return False
         so_far = self._spending.so_far()
-        if so_far is None or so_far[0] < _FIRST_LOOK_S:
+        if so_far is None or so_far[0] < FIRST_LOOK_S:
             return False
         self._controller.heard(so_far[1])
         return self._controller.wants_more
@@ -397,6 +412,7 @@ class Windows:
         for tier in self._windowed:
             self._accounts.count_unfinished(tier, self._gates.finish(tier))
             self._accounts.count_window(tier)
+        self._stratum.bare_s = self._clock()
         self._accounts.seen.update(self._windowed)
         self._stratum.seen = self._totals()
         self._spending.overhead.heard(self._stratum.between, self._work() - self._stratum.probed)

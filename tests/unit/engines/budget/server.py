@@ -39,6 +39,7 @@ class Server:
     others_worked_s: float = 0.0
     others_runs_on: bool = False  # and does other work where it calls nothing
     busy: bool = True
+    part: float = 1.0  # of the time that it runs, while it is busy
     rests: bool = False
     worked_s: float = 0.0
     runs_on: bool = False
@@ -52,7 +53,7 @@ class Server:
         self.now_s += seconds
         if self.rests:
             return
-        self.worked_s += seconds
+        self.worked_s += seconds * self.part
         self.others_worked_s += seconds if self.other_rate or self.others_runs_on else 0
         if Tier.DATA in self.attached:
             self.others_ns += self.other_rate * seconds * self.hit_ns

@@ -81,7 +81,7 @@ def test_the_accounts_of_a_run_leave_out_no_time(run_s: float, interval_s: float
     server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
     windows = watch(server)
     chain: list[Stratum] = []
-    while (left_s := 1000 + run_s - server.now_s) > 0:
+    while (left_s := 1000 + run_s - server.now_s) > 1e-9:
         run(server, windows, min(interval_s, left_s))
         if server.now_s < 1000 + run_s:
             chain += [stratum for part in windows.sampling(anew=True) for own in part.chains for stratum in own]

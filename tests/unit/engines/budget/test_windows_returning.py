@@ -96,7 +96,7 @@ def test_who_works_for_a_moment_now_and_then_is_seen_as_often_as_others(times_s:
 def test_a_load_that_has_gone_gives_its_functions_back() -> None:
     server = Server({Tier.DATA: 50_000, Tier.BELOW: 30_000, Tier.HANDSHAKE: 0})
     windows = watch(server)
-    run(server, windows, 1)
+    run(server, windows, 0.5)
     assert Tier.BELOW not in server.attached
     server.rates[Tier.BELOW] = 500
     run(server, windows, 30)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The moments at which it is looked at what tracing costs."""
+
+from __future__ import annotations
+
+FIRST_LOOK_S, LOOK_S = 0.03, 0.25  # from a beginning to the first look, and from one look to the next when all is settled
+
+
+class Looks:
+    """Looks come soon after a beginning, each twice as long after it as the one before, and settle to one each LOOK_S.
+
+    A first look alone is too short to tell: a server that rests between its requests has done next to nothing by then, and the
+    next would come when the budget of seconds is spent. `next_s`: when the next look is due.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._began_s = self._looked_s = now
+        self.next_s = now + LOOK_S
+        self.settling = False
+
+    def begin(self, now: float) -> None:
+        """Something begins to cost, or more may than was seen before."""
+        self._began_s = self._looked_s = now
+        self.next_s = now + FIRST_LOOK_S
+        self.settling = True
+
+    def soon(self, now: float) -> None:
+        """Has the next look come as soon as a first one."""
+        self.next_s = min(self.next_s, now + FIRST_LOOK_S)
+
+    def later(self, at_s: float) -> None:
+        """Has the next look come no sooner than that."""
+        self.next_s, self.settling = at_s, False
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for one."""
+        return now >= self.next_s
+
+    def looked(self, now: float) -> None:
+        """One takes place now."""
+        self._looked_s = now
+        passed_s = max(FIRST_LOOK_S, now - self._began_s)
+        self.settling = self.settling and passed_s < LOOK_S
+        self.next_s = self._began_s + 2 * passed_s if self.settling else now + LOOK_S
+
+    @property
+    def comparable_s(self) -> float:
+        """When the last look is so long ago that one more has something to tell."""
+        return self._looked_s + FIRST_LOOK_S
