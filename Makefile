@@ -156,7 +156,7 @@ bench-defaults: ## what servers and others keep while a command runs with nothin
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/run.py --rounds $(ROUNDS) -o docs/measured/defaults.md
-bench-turns: ## what a server and a stranger keep during `trace` and `handshakes`, in many short turns, in seven minutes
+bench-turns: ## what a server and a stranger keep during each command that ends, in many short turns, in fifteen minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/turns.py -o docs/measured/by-turns.md

@@ -18,14 +18,16 @@ from bench.defaults import servers
 from bench.defaults.borders import END, START, at_borders
 from bench.defaults.page import kept_pairs
 from bench.defaults.runs import StrangerWork, some
+from bench.defaults.twin import BesideTwin
 from bench.measuring import command, hits
 from bench.measuring.intervals import Pair
 from bench.measuring.rounds import COST, Work
 from bench.measuring.tracers import AGAIN, Tracer
-from bench.measuring.works import WorkerWork, build_pump, choose_cpus, worker
+from bench.measuring.works import WorkerWork, build_pump, choose_cpus, copied_libraries, worker
 from bench.page import machine
 
 CLOSE = ("-H", "Connection: close")
+_TRACED = ("trace", "handshakes", "snoop", "top", "watch")
 _STRANGER_TURNS = 500_000  # of a stranger, about as long as the others are looked at
 PAGE = """\
 # What the defaults keep, by turns
@@ -37,10 +39,11 @@ servers, with wider bounds.
 
 Each command runs with nothing but a target (`-p PID`) for {seconds:g} s, between two times as long without it, {pairs} times
 in turn on the same server under the same load. What is kept is the work that the server's worker, or the stranger, gets done in
-the same CPU time of its own, by the mean of just before and just after; with its 95 % interval. So other work on the machine
-changes it little, and the CPU time that the command itself takes isn't in it. It begins when the command says that it traces:
-the first look at the cost is in it, which in a run of minutes is a small part. *{again}* is no tracing measured as if it were a
-command. Servers, clients and the stranger are those of [defaults.md](defaults.md).
+the same CPU time of its own, by the mean of just before and just after; with its 95 % interval. A worker's CPU time for a
+request is divided by that of its twin meanwhile: a worker on the same CPU, under the same load, that maps copies of libraries,
+as what a busy host takes of the one it takes of the other. So other work changes it little, and the CPU time that the command
+itself takes isn't in it. It begins when the command says that it traces. *{again}* is no tracing measured as if it were one.
+Servers, clients and the stranger are those of [defaults.md](defaults.md).
 
 {hits}
 
@@ -74,9 +77,11 @@ def in_turns(work: Work, tracers: Sequence[Tracer], number: int) -> dict[str, li
 
 def _works(directory: Path, seconds: float) -> Iterator[tuple[str, Work]]:
     cpus = choose_cpus()
-    with worker(directory, cpus) as server:
-        yield "nginx, kept connections", WorkerWork(server, cpus, directory, seconds)
-        yield "nginx, close", WorkerWork(server, cpus, directory, seconds, *CLOSE)
+    (directory / "twin").mkdir()
+    with worker(directory, cpus) as server, worker(directory, cpus, copied_libraries(directory / "twin")) as twin:
+        for name, options in (("nginx, kept connections", ()), ("nginx, close", CLOSE)):
+            own, other = (WorkerWork(one, cpus, directory, seconds, *options) for one in (server, twin))
+            yield name, BesideTwin(own, other, seconds)
     yield "a stranger", StrangerWork(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
 
 
@@ -85,7 +90,7 @@ def measured(directory: Path, number: int, seconds: float) -> Results:
     results = {}
     for name, work in _works(directory, seconds):
         print(f"==> by turns: {name}", file=sys.stderr)
-        results[name] = in_turns(work, some("trace", "handshakes"), number)
+        results[name] = in_turns(work, some(*_TRACED), number)
     return results
 
 

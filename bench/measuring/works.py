@@ -165,13 +165,15 @@ class PumpWork:
         return {**sample, PER_CALL: stated_ns / (self._batches.made * CALLS_A_TURN)}
 
 
-def worker(certificates: Path, cpus: Cpus) -> Nginx:
-    """One worker on a CPU of its own with an RSA key of 2048 bits and 1 KiB to serve; every handshake is a full one."""
-    return Nginx(certificates, Settings(workers=1, cpu=cpus.server, tickets=False, body=1024, kinds=("rsa",)))
+def worker(certificates: Path, cpus: Cpus, libraries: Path | None = None) -> Nginx:
+    """One worker on a CPU of its own with an RSA key of 2048 bits and 1 KiB to serve; every handshake is a full one.
+    `libraries`: as Settings has it."""
+    settings = Settings(workers=1, cpu=cpus.server, tickets=False, body=1024, kinds=("rsa",), libraries=libraries)
+    return Nginx(certificates, settings)
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """The worker at a moment."""
 
     time_ns: int
@@ -185,8 +187,9 @@ class WorkerWork:
     server runs elsewhere, and isn't slowed down by probes."""
 
     def __init__(self, server: Nginx, cpus: Cpus, directory: Path, seconds: float, *options: str, key: str = "rsa") -> None:
-        self._server, self._directory, self._seconds = server, directory, seconds
+        self._server, self.directory, self._seconds = server, directory, seconds
         self._pid = server.worker_pids()[0]
+        self.master_pid = server.master_pid
         load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port[key]}/")
         self._command = ("env", f"LD_LIBRARY_PATH={copied_libraries(directory)}", *cpus.client_prefix, *load)
 
@@ -207,9 +210,12 @@ class WorkerWork:
     def untraced(self) -> Sample:
         """A request's cost, the rate of requests, and how much of its CPU the worker took."""
         time.sleep(SETTLE_S)
-        before = self._look()
+        before = self.look()
         time.sleep(self._seconds)
-        after = self._look()
+        return self.between(before, self.look())
+
+    def between(self, before: Look, after: Look) -> Sample:
+        """The same of the time between two looks."""
         requests, cpu_ns, passed_ns = (
             after.requests - before.requests,
             after.cpu_ns - before.cpu_ns,
@@ -221,15 +227,16 @@ class WorkerWork:
 
     def traced(self, tracer: Tracer) -> Sample:
         """The same, and what part of the worker's CPU time the tracer itself says that it took."""
-        with attached(tracer, [self._server.master_pid], self._directory) as run:
+        with attached(tracer, [self.master_pid], self.directory) as run:
             sample = self.untraced()
         _check_counted(tracer, run, "SSL_write", int(sample["requests"]))
         cost = stated_cost(run.output)
         return sample if cost is None or cost.share is None else {**sample, SHARE: cost.share}
 
-    def _look(self) -> _Look:
+    def look(self) -> Look:
+        """What it has done by now."""
         requests = self._server.status().requests
-        return _Look(time.monotonic_ns(), cpu_ns(self._pid), requests)
+        return Look(time.monotonic_ns(), cpu_ns(self._pid), requests)
 
 
 def copied_libraries(directory: Path) -> Path:
@@ -237,7 +244,8 @@ def copied_libraries(directory: Path) -> Path:
     folder = directory / "libraries"
     folder.mkdir(exist_ok=True)
     for name in ("libssl.so.3", "libcrypto.so.3"):
-        shutil.copy(machine.LIBRARIES / name, folder)
+        if not (folder / name).exists():  # it may be mapped
+            shutil.copy(machine.LIBRARIES / name, folder)
     return folder
 
 

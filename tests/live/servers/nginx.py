@@ -111,6 +111,7 @@ class Settings:
 
     `session_cache` and `curve` are values of nginx's directives; `cpu` pins the workers to one CPU; `body` is the number
     of bytes that any other path answers with. With `reuseport` the kernel deals connections out to all workers evenly.
+    `libraries`: a folder with OpenSSL's that it is to map instead of the system's.
     """
 
     workers: int = 1
@@ -126,6 +127,7 @@ class Settings:
     client_ca: Path | None = None
     log_level: str = "error"
     directives: str = ""
+    libraries: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,9 @@ class Nginx:
         self._wait_until_serving()
 
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        nowhere, libraries = subprocess.DEVNULL, self.settings.libraries
+        environment = os.environ | ({"LD_LIBRARY_PATH": str(libraries)} if libraries else {})
+        return subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, env=environment)
 
     def _wait_until_serving(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

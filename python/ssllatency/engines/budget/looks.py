@@ -45,5 +45,5 @@ class Looks:
 
     @property
     def comparable_s(self) -> float:
-        """When the last look is so long ago that one more has something to tell."""
+        """The moment from which on one more look has something to tell."""
         return self._looked_s + FIRST_LOOK_S
