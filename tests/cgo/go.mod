@@ -1,0 +1,3 @@
+module both
+
+go 1.21
