@@ -32,6 +32,7 @@ _ROOT_MIB = 1400
 _HEADERS_MIB = 300
 _CHECKOUT_MIB = 200
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_GO_PROGRAMS = {"amd64": "1.27.3-amd64-pie", "arm64": "local-arm64"}  # of those that tools/for-tests/setup-go builds
 
 
 def make_root(suite: Suite, folder: Path) -> Path:
@@ -188,6 +189,9 @@ def make_checkout(architecture: str, site: Path, image: Path) -> None:
     run("make", "bpf-all")
     for compiled in (TOP / "build" / _MACHINES[architecture]).glob("*.bpf.o"):
         shutil.copy(compiled, staged / "build")
+    program = TOP / "build" / "go" / _GO_PROGRAMS[architecture]
+    if program.is_file():
+        shutil.copy(program, staged / "build" / "go-program")
     for name in ("python", "tests/kernels", "tests/live", "tests/bpf", "build/venv/lib"):
         compile_python(staged / name, staged)
     make_ext4(staged, image, _CHECKOUT_MIB)

@@ -23,7 +23,7 @@ _SELECTED = (
 _COUNTS = (
     *("trace perf", "trace multi", "trace session"),
     *("links process", "links shared", "links process perf", "links shared perf"),
-    *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later"),
+    *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later", "Go"),
 )
 ENGINES = ("engine bcc", "engine bpftrace")
 SIGNED = ("signed return addresses",)

@@ -34,6 +34,7 @@ _COLUMNS = {
     "each way of attaching": ("trace perf", "trace multi", "trace session"),
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),
     "later processes, threads": ("reload", "reload perf", "threads", "threads links process", "started later"),
+    "Go": ("Go",),
     "rights, seccomp": ("three capabilities", "three capabilities perf", "seccomp"),
     "engines bcc, bpftrace": ENGINES,
     "signed return addresses": SIGNED,
