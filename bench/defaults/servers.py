@@ -56,7 +56,7 @@ def nginx(directory: Path, cpus: Cpus, *options: str, workers: int = 1) -> Itera
     """One worker or several, under wrk with these options."""
     cpu = cpus.server if workers == 1 else None
     settings = Settings(workers=workers, cpu=cpu, tickets=False, body=1024, kinds=("rsa",), reuseport=workers > 1)
-    with Nginx(directory, settings) as server, _wrk(directory, cpus, server.port["rsa"], *options):
+    with Nginx(directory, settings) as server, under_wrk(directory, cpus, server.port["rsa"], *options):
         yield Served(server.master_pid, lambda: server.status().requests)
 
 
@@ -68,7 +68,7 @@ def haproxy(directory: Path, cpus: Cpus) -> Iterator[Served]:
     both = directory / "both.pem"
     both.write_text(pair.certificate.read_text() + pair.key.read_text())
     configuration.write_text(_HAPROXY.format(port=port, pair=both, body="x" * 1024))
-    with _process(cpus, "haproxy", "-db", "-f", str(configuration)) as process, _wrk(directory, cpus, port) as answered:
+    with _process(cpus, "haproxy", "-db", "-f", str(configuration)) as process, under_wrk(directory, cpus, port) as answered:
         yield Served(process.pid, answered)
 
 
@@ -78,7 +78,7 @@ def python(directory: Path, cpus: Cpus) -> Iterator[Served]:
     [port] = free_ports(1)
     pair = make_certificate("rsa", directory)
     words = (sys.executable, str(_PROGRAM), str(port), str(pair.certificate), str(pair.key))
-    with _process(cpus, *words) as process, _wrk(directory, cpus, port) as answered:
+    with _process(cpus, *words) as process, under_wrk(directory, cpus, port) as answered:
         yield Served(process.pid, answered)
 
 
@@ -125,7 +125,7 @@ def _process(cpus: Cpus, *words: str, folder: str | None = None) -> Iterator[sub
 
 
 @contextmanager
-def _wrk(directory: Path, cpus: Cpus, port: int, *options: str) -> Iterator[Callable[[], float]]:
+def under_wrk(directory: Path, cpus: Cpus, port: int, *options: str) -> Iterator[Callable[[], float]]:
     """What it has read is what it was answered: all answers are of one length."""
     command = [*_with_copies(directory, cpus), "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options]
     with _load([*command, f"https://127.0.0.1:{port}/"], port) as process:
