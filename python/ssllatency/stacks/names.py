@@ -59,6 +59,8 @@ GROUPS = {
     4587: "SecP256r1MLKEM768",
     4588: "X25519MLKEM768",
     4589: "SecP384r1MLKEM1024",
+    25497: "X25519Kyber768Draft00",
+    25498: "SecP256r1Kyber768Draft00",
 }
 
 

@@ -116,13 +116,15 @@ CIPHERS = {
     0xCCA9: "ECDHE-ECDSA-CHACHA20-POLY1305",
     0xCCAC: "ECDHE-PSK-CHACHA20-POLY1305",
 }
+# Of a group that IANA's registry hasn't, as Cloudflare's BoringSSL numbers it; Rust's package boring brings that.
+_OWN_GROUPS = {0xFE32: "P256Kyber768Draft00"}
 _CIPHER_BASE = 0x03000000  # OpenSSL's identifiers, which the kernel side makes of them
 NAMES = Names(
     {(SSL, number): text for number, text in REASONS.items()},
     LIBRARIES,
     ALERTS,
     ciphers={_CIPHER_BASE | number: name for number, name in CIPHERS.items()},
-    groups=GROUPS,
+    groups=GROUPS | _OWN_GROUPS,
     major=1,
     ssl=SSL,
 )

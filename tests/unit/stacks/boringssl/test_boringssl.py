@@ -15,6 +15,7 @@ from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.connection import boringssl_offsets, boringssl_paths
 from ssllatency.stacks.boringssl.stack import BoringSsl
 
+BUILT = Path(__file__).resolve().parents[4] / "build" / "rust" / "boringssl"
 NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")
 
 
@@ -58,6 +59,21 @@ def test_its_reasons_have_words(folder: Path) -> None:
     assert known.reason(known.ssl << 24 | 184) == "no shared cipher"
     assert known.reason(known.ssl << 24 | 1048) == "tlsv1 alert unknown ca"
     assert known.libraries[known.ssl] == "SSL routines"
+
+
+def test_its_groups_have_the_names_that_it_has_for_them() -> None:
+    """As in its own table of 72 bytes an entry: a NID, the number in TLS, the name and another one."""
+    if not BUILT.exists():
+        pytest.skip("boringssl isn't there: run tools/for-tests/boring-servers")
+    image = Image.open(BUILT)
+    [place] = [at for at in image.find_string(b"P256Kyber768Draft00") if image.constant(at - 2, 2) == 0xFE32]
+    groups = {image.constant(at - 2, 2): image.text(at) for at in range(place - 7 * 72, place + 72, 72)}
+    assert {*groups.values()} >= {"P-256", "X25519", "X25519MLKEM768", "X25519Kyber768Draft00", "P256Kyber768Draft00"}
+    known = BoringSsl().names(image).groups
+    iana = {"P-256": "secp256r1", "P-384": "secp384r1", "P-521": "secp521r1", "X25519": "x25519"}
+    assert {number: known.get(number or 0) for number in groups} == {
+        number: iana.get(name, name) for number, name in groups.items()
+    }
 
 
 @pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
