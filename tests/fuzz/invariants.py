@@ -34,6 +34,7 @@ from ssllatency.probes.plan import CodeRange, Covered, FilePlan, Probe
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.unnamed import found_in
 from ssllatency.stacks.registry import stack_of
+from ssllatency.stacks.rustls.functions import FOUND, rust_functions
 from tests.fixtures import hostile
 from tests.fixtures.functions import function_ranges
 
@@ -120,6 +121,19 @@ def check_unnamed(data: bytes) -> None:
     assert len({function.address for function in found}) == len(found)
     for function in found:
         assert image.function_bounds(function.address) == (function.address, function.address + function.size)
+
+
+def check_rust(data: bytes) -> None:
+    """The same of the functions of rustls and ring."""
+    try:
+        image = image_of(data)
+        found = rust_functions(image).functions.values()
+    except ElfError:
+        return
+    assert len({function.address for function in found}) == len(found)
+    for function in found:
+        if function.found == FOUND:
+            assert image.function_bounds(function.address) == (function.address, function.address + function.size)
 
 
 def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:

@@ -74,6 +74,12 @@ def unnamed(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in (*found, build.without_section_headers(found[0], "unnamed-headless.so"))]
 
 
+def rust(folder: Path) -> list[bytes]:
+    """A stripped library with what tells the functions of rustls and ring."""
+    path = build.library(folder, "librust.so", ["rustls_ring.c"], *_SMALL, "-nostdlib", "-g0")
+    return [build.stripped(path, "rust-stripped.so").read_bytes()]
+
+
 def stripped_library(folder: Path) -> tuple[bytes, bytes]:
     """A stripped libcrypto, and the debug file that names a function of it."""
     made = assemble(folder, _LIBCRYPTO.replace(".globl hidden\n", ""), "split", *_SMALL)

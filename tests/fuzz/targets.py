@@ -85,6 +85,7 @@ _BINARIES = {
     "handshakes": Target(partial(_libraries, invariants.check_handshake_plan), 600, programs=seeds.TOOLS),
     "names": Target(partial(_libraries, invariants.check_names), 700, programs=seeds.TOOLS),
     "unnamed": Target(lambda folder: (invariants.check_unnamed, seeds.unnamed(folder)), 100, programs=seeds.TOOLS),
+    "rust": Target(lambda folder: (invariants.check_rust, seeds.rust(folder)), 500, programs=seeds.TOOLS),
     "debug": Target(_debug, 1_000, 1 << 12, seeds.TOOLS),
     "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),
     "code-aarch64": Target(partial(_code, "aarch64"), 500, code_invariants.ROOM, ("clang",)),

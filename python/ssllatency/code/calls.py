@@ -96,6 +96,14 @@ def calls_of(image: Image, names: Iterable[str], within: Range | None = None) ->
     return {name: sorted(set(places)) for name, places in sites.items()}
 
 
+def calls_through(image: Image, slots: Collection[int]) -> Iterator[int]:
+    """The addresses of x86-64 calls and jumps through one of these words, as those of functions of another unit of Rust's."""
+    for start, code in image.code_pieces(_LONGEST) if slots else ():
+        for match in _THROUGH_SLOT.finditer(code):
+            if start + match.start() + 6 + struct.unpack("<i", match[1])[0] in slots:
+                yield start + match.start()
+
+
 def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:
     """call rel32 and jmp rel32. Few bytes that look like one have a displacement whose upper half can lead to a target, so
     these upper halves are searched for."""

@@ -7,6 +7,7 @@ file, methods raise ElfError, or behave as if the damaged part were missing. Eve
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,7 @@ class Function:
 
     `address` is virtual, in the file's own numbering; `size` in bytes, 0 if unknown. `found` says how: "dynamic symbol",
     "symbol table", "mini debug info", "debug file", "RSA_METHOD", "EC_KEY_METHOD", "SSL_METHOD", "provider table",
-    "errors raised". `debug_file` is the path of a debug file that it was found in, "" otherwise.
+    "errors raised", "panic locations". `debug_file` is the path of a debug file that it was found in, "" otherwise.
     """
 
     name: str
@@ -98,6 +99,10 @@ class Image:
     def names_ending_in(self, suffix: str) -> list[str]:
         """The names in .symtab that end so, of functions."""
         return self._symbol_table.ending_in(suffix)
+
+    def names_matching(self, pattern: re.Pattern[bytes]) -> list[str]:
+        """The names in .symtab, of functions, that are as a whole what the pattern describes."""
+        return self._symbol_table.matching(pattern)
 
     def name_functions(self, functions: Mapping[str, Function]) -> None:
         """Takes these names for functions that something in the file tells but its symbols, in place of those taken before.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -144,6 +145,10 @@ class FunctionIndex:
         """The names of functions that end so."""
         end = suffix.encode()
         return [name.decode("ascii", "replace") for name in self._functions if name.endswith(end)]
+
+    def matching(self, pattern: re.Pattern[bytes]) -> list[str]:
+        """The names of functions that are as a whole what the pattern describes."""
+        return [name.decode("ascii", "replace") for name in self._functions if pattern.fullmatch(name)]
 
     def find(self, name: str) -> Symbol | None:
         """The function with this name."""

@@ -41,18 +41,25 @@ def file_names(image: Image, folder: str) -> set[int]:
 def places_naming(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[int]:
     """The places at which x86-64 code, all of it or that `within` a range, takes one of the addresses `texts`
     (lea text(%rip), register and mov $text, register, which only code at a fixed address has)."""
+    return (place for place, _ in references(image, texts, within))
+
+
+def references(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[tuple[int, int]]:
+    """The same, each place with the address that it takes."""
     if not texts:
         return
     for start, code in image.code_pieces(_LONGEST, within):
         relative = (min(texts) - start - len(code) - 7, max(texts) - start)
         for match in re.finditer(rb"\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(..%b))" % _uppers(*relative), code, re.DOTALL):
-            if start + match.start() + 6 + struct.unpack("<i", match[1])[0] in texts:
-                yield start + match.start()
+            text = start + match.start() + 6 + struct.unpack("<i", match[1])[0]
+            if text in texts:
+                yield start + match.start(), text
         if not image.fixed:
             continue
         for match in re.finditer(rb"[\xb8-\xbf](?=(..%b))" % _uppers(min(texts), max(texts)), code, re.DOTALL):
-            if struct.unpack("<I", match[1])[0] in texts:
-                yield start + match.start()
+            (text,) = struct.unpack("<I", match[1])
+            if text in texts:
+                yield start + match.start(), text
 
 
 def _uppers(low: int, high: int) -> bytes:

@@ -187,6 +187,32 @@ def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates
     assert losses(trace.document) == {"late_processes": 1}  # it had mapped the file before it was traced
 
 
+def test_functions_of_rustls_in_a_stripped_library_are_counted(certificates: Path) -> None:
+    """In Granian, which refuses TLS 1.2: such a ClientHello counts, and comes to no key exchange."""
+    names = ("rustls::server::hs::ExpectClientHello::handle", "ring::agreement::agree_ephemeral")
+    with serving("granian", certificates) as (server, port), Trace(server.pid) as trace:
+        for _ in range(TIMES):
+            shake_once(port, ssl.TLSVersion.TLSv1_3)
+            with pytest.raises(ssl.SSLError):
+                shake_once(port, ssl.TLSVersion.TLSv1_2)
+    assert [count(trace.document, name) for name in names] == [2 * TIMES, TIMES]
+    signs = {
+        name: count(trace.document, f"rustls::crypto::ring::sign::{name}Signer::sign") for name in ("Ecdsa", "Rsa", "Ed25519")
+    }
+    assert signs == {"Ecdsa": TIMES, "Rsa": 0, "Ed25519": 0}
+    assert losses(trace.document) == {}
+
+
+def shake_once(port: int, version: ssl.TLSVersion) -> None:
+    """A handshake and a request, to its answer."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize(("name", "implementation"), [("granian", "rustls"), ("conscrypt", "BoringSSL")])
 def test_what_cannot_be_traced_is_said_alike(certificates: Path, name: str, implementation: str) -> None:
     """By `targets` and by what would trace it."""

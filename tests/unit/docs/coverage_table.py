@@ -72,8 +72,11 @@ _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known"
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _SAME_CODE = "the code is that of the first row, but it wasn't tried by itself"
-_AWS_LC_RS = "live/libraries/test_static.py::test_operations_of_aws_lc_rs_are_counted"
-_MADE_FOR_IT = "by trace alone, and the test's functions are made for it; a server of rustls 0.23.46 was counted by hand"
+_AWS_LC_RS = f"{_OTHER}/test_rustls.py::test_functions_of_aws_lc_rs_are_counted"
+_GRANIAN = f"{_OTHER}/test_embedded.py::test_functions_of_rustls_in_a_stripped_library_are_counted"
+_RING = (f"{_OTHER}/test_rustls.py::test_functions_of_rustls_with_ring_are_counted", _GRANIAN)
+_BY_TRACE = "by trace alone"
+_RING_ARM = "those with symbols by their names, not tried; without symbols none"
 _NOT_TRIED = "not tried"
 _JSSE = "Java's own TLS (JSSE)"
 _JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
@@ -253,11 +256,23 @@ ROWS = (
     Row("rustls", "any", "in the program or library", dict.fromkeys(COLUMNS, Rustls().instead)),
     Row(
         "rustls",
+        "0.23 with ring",
+        "in the program or library, stripped or not",
+        {
+            **dict.fromkeys(COLUMNS, Rustls().instead),
+            "private key": _by(*_RING, but="by trace alone, without how each ended"),
+            "phases": _by(*_RING, but="by trace alone, the key exchange, without how each ended"),
+            "aarch64": _RING_ARM,
+        },
+    ),
+    Row(
+        "rustls",
         "0.23 with aws-lc-rs",
         "in the program or library, with symbols",
         {
             **dict.fromkeys(COLUMNS, Rustls().instead),
-            "private key": _by(_AWS_LC_RS, but=_MADE_FOR_IT),
+            "private key": _by(_AWS_LC_RS, but=_BY_TRACE),
+            "phases": _by(_AWS_LC_RS, but="by trace alone, the key exchange"),
             "aarch64": _NOT_TRIED,
         },
     ),

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rustls, of which only the cryptography of AWS-LC is traced."""
+"""rustls, of which single functions are traced."""

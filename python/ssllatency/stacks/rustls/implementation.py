@@ -5,8 +5,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from ssllatency.stacks.base import Implementation, Mark
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+_MARK = b"/rustls-"
+_LONGEST = 64
+_releases: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
+
+
+def release_in(image: Image) -> str:
+    """The version of the rustls whose source an image names first, "" where it names none. ElfError where it is cut short."""
+    if image not in _releases:
+        found = (_first(piece) for _, piece in image.pieces(_LONGEST))
+        _releases[image] = next(filter(None, found), "")
+    return _releases[image]
+
+
+def _first(piece: bytes) -> str:
+    at = piece.find(_MARK)
+    while at >= 0:
+        if version := _version(piece, at):
+            return version
+        at = piece.find(_MARK, at + 1)
+    return ""
 
 
 def _version(piece: bytes, at: int) -> str | None:
@@ -17,12 +43,13 @@ def _version(piece: bytes, at: int) -> str | None:
 class Rustls(Implementation):
     """rustls."""
 
-    marks = {"rustls": Mark(b"/rustls-", _version)}  # noqa: RUF012
+    marks = {"rustls": Mark(_MARK, _version)}  # noqa: RUF012
     texts = (marks["rustls"].text,)
     instead = (
-        "Of rustls, which is compiled into programs, no handshake can be followed; trace shows private-key operations and key"
-        " exchanges of a program with symbols that does them by aws-lc-rs. Where a program logs as the environment"
-        " variable RUST_LOG says, RUST_LOG=rustls=debug has a line for the cipher suite of each handshake."
+        "Of rustls, which is compiled into programs, no handshake can be followed as a whole; trace shows, but not how they"
+        " ended, the ClientHellos that a server has handled, and key exchanges and signatures by ring, in files that have"
+        " symbols or are position-independent code for x86-64; those by aws-lc-rs where there are symbols. Where a program logs"
+        " as the environment variable RUST_LOG says, RUST_LOG=rustls=debug has a line for the cipher suite of each handshake."
     )
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

@@ -1,91 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AWS-LC's libcrypto as Rust's package aws-lc-rs links it, which rustls signs and agrees on keys with.
-
-Its functions return 1 where they succeed, as libcrypto's. Each name has a prefix of the package's version, aws_lc_0_47_0_, so
-that several may be linked into one program; where two are, no function is taken.
-"""
+"""rustls, of which functions are timed: messages, signatures and key exchanges. Handshakes as a whole aren't followed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
-from ssllatency.abi import Convention
 from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Stack
-from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.rustls.operations import AWS_LC_RS, OPERATIONS, RING, RUSTLS
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
-    from ssllatency.elf.image import Function, Image
+    from ssllatency.elf.image import Image
     from ssllatency.stacks.names import Names
-
-LIBRARY = "aws-lc-rs"
-NAMED = "aws_lc_"
-_SIGN = "EVP_DigestSign"
-_PREFIX = re.compile(r"aws_lc_(?:fips_)?\d{1,3}_\d{1,3}_\d{1,3}_")
+    from ssllatency.stacks.rustls.functions import RustlsTables
 
 
-def _key(function: str, skip_null: int | None = None) -> Operation:
-    """A NULL buffer asks for the size and is not counted."""
-    return Operation(f"{NAMED}{function}", LIBRARY, Convention.ONE, async_job=False, skip_null=skip_null)
+class RustlsFunctions(Stack):
+    """The functions of rustls, and of ring or AWS-LC, which it does cryptography by."""
 
-
-OPERATIONS: tuple[Operation, ...] = (
-    # Signatures by any key, and what they are made by, which tells the key's kind.
-    _key(_SIGN, 1),
-    _key("RSA_sign"),
-    _key("RSA_sign_pss_mgf1"),
-    _key("ECDSA_sign"),
-    # The peer's signatures, also those of its certificates.
-    _key("EVP_DigestVerify"),
-    # Key exchange. Of a key encapsulation, the server has the former and the client the latter.
-    _key("EVP_PKEY_keygen"),
-    _key("EVP_PKEY_derive", 1),
-    _key("EVP_PKEY_encapsulate", 1),
-    _key("EVP_PKEY_decapsulate", 1),
-)
-
-
-@lru_cache(maxsize=1)
-def _prefixes(image: Image) -> tuple[str, ...]:
-    """The prefixes of the versions that the image has a function of."""
-    names = (name.removesuffix(_SIGN) for name in image.names_ending_in(f"_{_SIGN}"))
-    return tuple(sorted({prefix for prefix in names if _PREFIX.fullmatch(prefix)}))
-
-
-@dataclass(frozen=True)
-class PrefixedNames:
-    """The functions of one image by their names with the prefix."""
-
-    image: Image
-
-    def find(self, operation: Operation) -> Function | None:
-        """None as well where there are several versions of the library."""
-        prefixes = _prefixes(self.image)
-        if len(prefixes) != 1:
-            return None
-        return self.image.own_function(prefixes[0] + operation.name.removeprefix(NAMED))
-
-    def may_hold(self, operation: Operation) -> bool:  # noqa: ARG002
-        """No: the linker leaves out what isn't called, and the symbols name all others."""
-        return False
-
-    def obstacle(self, operation: Operation) -> str:  # noqa: ARG002
-        """Say that there are several."""
-        return "several versions of AWS-LC are in the file" if len(_prefixes(self.image)) > 1 else ""
-
-
-class AwsLcForRust(Stack):
-    """The cryptography of rustls, where the program has its symbols; it makes no handshakes itself."""
-
-    name = "aws-lc-rs"
-    title = "AWS-LC for Rust"
+    name = "rustls"
+    title = "rustls"
     number = abi.Stack.OPENSSL
-    libraries = (Library(LIBRARY, ()),)
+    libraries = (Library(RUSTLS, ()), Library(RING, ()), Library(AWS_LC_RS, ()))
     operations = OPERATIONS
     marks = {}  # noqa: RUF012
     texts = ()
@@ -100,37 +38,60 @@ class AwsLcForRust(Stack):
     has_symbols = False
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002
-        """None: it does no TLS alone."""
+        """None: that rustls is in a file, Rustls says."""
         return None
 
     def recognises(self, image: Image) -> bool:
-        """By the names of its functions."""
+        """By the functions that were found."""
         return bool(self.own_libraries(image))
 
     def own_libraries(self, image: Image) -> tuple[str, ...]:
-        """Itself, where symbols name its functions."""
-        return (LIBRARY,) if _prefixes(image) else ()
+        """Those of which a function was found."""
+        from ssllatency.elf.source import ElfError
+        from ssllatency.stacks.rustls.aws_lc_rs import prefixes
+        from ssllatency.stacks.rustls.functions import rust_functions
 
-    def tables(self, image: Image) -> PrefixedNames:
-        """Its functions by the names that they have in this version."""
-        return PrefixedNames(image)
+        aws_lc = (AWS_LC_RS,) if prefixes(image) else ()
+        if not self._release(image):
+            return aws_lc
+        try:
+            found = rust_functions(image).functions
+        except ElfError:
+            return aws_lc
+        libraries = {operation.library for operation in OPERATIONS if operation.name in found}
+        return (*((RUSTLS,) if libraries else ()), *((RING,) if RING in libraries else ()), *aws_lc)
+
+    def tables(self, image: Image) -> RustlsTables:
+        """Its functions by what tells them in this file."""
+        from ssllatency.stacks.rustls.functions import RustlsTables
+
+        return RustlsTables(image)
 
     def version(self, image: Image) -> str:
-        """Return the version of the package, as in the prefix; "" where there are several."""
-        prefixes = _prefixes(image)
-        release = ".".join(re.findall(r"\d+", prefixes[0])) if len(prefixes) == 1 else ""
-        return f"{self.title} {release}" if release else ""
+        """Return rustls' own by the paths of its source, or else that of AWS-LC's package."""
+        from ssllatency.stacks.rustls.aws_lc_rs import release
+
+        own = self._release(image)
+        aws_lc = "" if own else release(image)
+        return f"{self.title} {own}" if own else f"AWS-LC for Rust {aws_lc}" if aws_lc else ""
 
     def name_and_release(self, version: str) -> tuple[str, str]:
         """The name, and what follows."""
-        return self.title, version.removeprefix(self.title).lstrip()
+        title, _, release = version.rpartition(" ")
+        return title, release
+
+    @staticmethod
+    def _release(image: Image) -> str:
+        from ssllatency.stacks.rustls.implementation import release_in
+
+        return release_in(image)
 
     def connection(self, image: Image) -> dict[str, int]:  # noqa: ARG002
-        """It has no connections."""
+        """None of its connections' fields is read."""
         return {}
 
     def labels(self, image: Image) -> dict[str, FieldPath]:  # noqa: ARG002
-        """It has none."""
+        """None are read."""
         return {}
 
     def names(self, image: Image) -> Names:  # noqa: ARG002

@@ -21,7 +21,7 @@ def test_its_functions_are_planned(tmp_path: Path, shared: bool) -> None:
     path = build.library(tmp_path, "module.so", (source,)) if shared else build.program(tmp_path, "server", source)
     image = Image.open(path)
     plan = plan_image(image)
-    assert (plan.kind, plan.stack, plan.version) == ("aws-lc-rs", "aws-lc-rs", "AWS-LC for Rust 0.47.0")
+    assert (plan.kind, plan.stack, plan.version) == ("aws-lc-rs", "rustls", "rustls 0.23.46")
     assert {operation.operation for operation in plan.operations} == {SIGN, PSS, DERIVE}
     assert {missing.reason for missing in plan.missing} == {"not in this library"}
     facts = file_facts(image)
