@@ -200,6 +200,7 @@ def test_functions_of_rustls_in_a_stripped_library_are_counted(certificates: Pat
         name: count(trace.document, f"rustls::crypto::ring::sign::{name}Signer::sign") for name in ("Ecdsa", "Rsa", "Ed25519")
     }
     assert signs == {"Ecdsa": TIMES, "Rsa": 0, "Ed25519": 0}
+    assert [note for note in trace.document["notes"] if "but not how they ended" in note]
     assert losses(trace.document) == {}
 
 

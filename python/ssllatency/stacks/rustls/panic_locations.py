@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -28,7 +29,7 @@ _PATHS = tuple(
 _PACKAGES = ("rustls", "ring")
 _LONGEST_BEFORE = 255  # bytes of a path before the package's folder
 _OVERLAP = 1024
-_MOST_PATHS, _MOST_LOCATIONS, _MOST_LINES = 4096, 1 << 16, 1 << 16
+_MOST_PATHS, _MOST_CANDIDATES, _MOST_LINES = 4096, 1 << 17, 1 << 16
 _LENGTH, _LINE, _COLUMN = 8, 16, 20  # offsets in a Location
 
 
@@ -52,13 +53,13 @@ class PanicLocations:
 
     def _locations(self) -> dict[int, File]:
         """The addresses of the locations, each with the file that it is in."""
-        locations: dict[int, File] = {}
-        for begins, end, file in self._paths():
-            for begin in begins:
-                for place in self._image.pointers_to(begin):
-                    if self._is_location(place, end - begin) and len(locations) < _MOST_LOCATIONS:
-                        locations[place] = file
-        return locations
+        candidates = (
+            (place, end - begin, file)
+            for begins, end, file in self._paths()
+            for begin in begins
+            for place in self._image.pointers_to(begin)
+        )
+        return {place: file for place, length, file in islice(candidates, _MOST_CANDIDATES) if self._is_location(place, length)}
 
     def _paths(self) -> Iterator[tuple[range, int, File]]:
         """The places where the path of each file may begin, for texts follow one another without an end, and where it ends."""
