@@ -124,7 +124,7 @@ def check_unnamed(data: bytes) -> None:
 
 
 def check_rust(data: bytes) -> None:
-    """The same of the functions of rustls and ring."""
+    """Functions of rustls and ring that no symbol names begin where the unwind tables know one, each another."""
     try:
         image = image_of(data)
         found = rust_functions(image).functions.values()
