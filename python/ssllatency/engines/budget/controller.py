@@ -48,13 +48,14 @@ class Controller:
         self._tool: float | None = None  # what the tracer itself took lately; not known before the first stratum has ended
         self._calm = 0
         self._resting = 0  # strata in which nobody worked
+        self._caution = 1.0  # how many times what is heard may be the truth
         self._roomy = 0  # strata that had room for more outside of windows
         self._patience = _CALM
 
     def watched_all(self, share: float | None, at_work: float = 0.0) -> bool:
         """Hears what tracing took while no window was set; whether the first tier must go into windows now. `at_work`: what it
         took of the time alone in which whoever pays most has run, as a load that has just come goes on."""
-        if share is None or share <= self._budget:
+        if share is None or share * self._caution <= self._budget:
             return False
         self.level, self._added, self._outside, self._calm, self._resting = 1, max(share, at_work), 0.0, 0, 0
         return True
@@ -72,7 +73,7 @@ class Controller:
     @property
     def wants_more(self) -> bool:
         """Whether one more tier has to go into windows, and there is one."""
-        return self._outside > self._budget and self.level < self._most
+        return self._outside * self._caution > self._budget and self.level < self._most
 
     def moved(self, outside: float | None) -> None:
         """Hears what tracing takes beside windows just after tiers went into these, or left them."""
@@ -95,6 +96,10 @@ class Controller:
         if probed and added > 0:
             beside_s = max(0.0, probed.counted - self._outside) * probed_s / added - window_s
             self._beside_s = self._beside_s * _KEPT + min(max(0.0, beside_s), probed_s - window_s) * (1 - _KEPT)
+
+    def heard_caution(self, caution: float) -> None:
+        """Hears how many times what it hears hits may take: by that nothing is watched all the time that may cost too much."""
+        self._caution = caution
 
     def heard_tool(self, share: float) -> None:
         """Hears what the tracer itself took in a stratum, by what the processes had: windows get shorter by it. It puts nothing
@@ -130,7 +135,8 @@ class Controller:
 
     def _has_room_for_a_tier(self) -> bool:
         """Whether the last tier in windows should be tried outside of them: they came and went, and so may have its load."""
-        room = self.whole <= self._budget * _FITS if self.level == 1 else self._outside <= self._budget * _AIM
+        part = self.whole / _FITS if self.level == 1 else self._outside / _AIM
+        room = part * self._caution <= self._budget
         self._roomy = self._roomy + 1 if self.level and room else 0
         return self._roomy > self._patience
 

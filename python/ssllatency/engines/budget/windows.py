@@ -258,6 +258,7 @@ class Windows:
         self._looks.looked(self._clock())
         if self._spending.is_unhit(LOOK_S):
             return
+        self._controller.heard_caution(self._spending.overhead.caution)
         if self._again:
             share = self._stratum.dearest = self._spending.share(anew=not self._looks.settling)
             if share and self._controller.watched_all(share.counted, share.at_work):
@@ -288,6 +289,7 @@ class Windows:
     def _begin_stratum(self) -> None:
         """Takes those tiers into windows that cost too much, lets those out that don't, and chooses the next window."""
         self._spending.look_for_rest()
+        self._controller.heard_caution(self._spending.overhead.caution)
         if (tool := self._spending.tool_share()) is not None:
             self._controller.heard_tool(tool)
         schedule = self._schedule()

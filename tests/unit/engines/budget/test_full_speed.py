@@ -7,8 +7,9 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from tests.unit.engines.budget.server import BUDGET, Server, holds, run
+from tests.unit.engines.budget.server import BUDGET, Server, holds, run, watch
 
+from ssllatency.engines.budget.spending import OTHERS_BUDGET
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.model.sampling import Basis, Work
 from ssllatency.stacks.operation import Tier
@@ -79,3 +80,19 @@ def test_without_system_calls_the_interval_is_wide_but_holds() -> None:
         assert sampling.scaled_by is Basis.CPU_TIME
         held += holds(sampling.estimates[0].count, server.calls[Tier.DATA])
     assert held >= 19
+
+
+@pytest.mark.parametrize("hit_ns", [150, 180])
+def test_what_hits_really_take_holds_the_budget_though_by_their_price_all_could_be_watched(hit_ns: int) -> None:
+    """By the price they take 1.4 and 1.7 %, in truth 3.3 and 4 %: that is seen in windows alone."""
+    server = FullSpeed({Tier.DATA: 0}, hit_ns=hit_ns, removing_s=0.002)
+    watched(server, 1, 60)
+    assert server.taken_s / 60 <= 1.1 * BUDGET
+
+
+def test_who_is_not_traced_is_spared_what_hits_may_really_take() -> None:
+    """By the price he pays 2.6 %, of 3 % that he may; what the traced one does says nothing, as it is idle."""
+    server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, other_rate=13_000)
+    windows = watch(server, budget=0.05)
+    run(server, windows, 30)
+    assert server.others_ns * 1.4 / 30e9 <= OTHERS_BUDGET

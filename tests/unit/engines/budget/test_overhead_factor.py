@@ -43,3 +43,11 @@ def test_without_system_calls_nothing_is_known(between: Work) -> None:
 
 def test_what_was_long_ago_counts_little() -> None:
     assert factor(*[Work(1e6, 16e9, 4e9)] * 5, *[Work(1e6, 6.5e9, 4e9)] * 60) == 1.0
+
+
+def test_caution_is_what_is_usual_until_the_factor_is_known() -> None:
+    unknown = OverheadFactor()
+    assert (unknown.factor, unknown.caution) == (1.0, 1.4)
+    for _ in range(5):
+        unknown.heard(BETWEEN, Work(1e6, 16e9, 4e9))
+    assert unknown.caution == pytest.approx(1.0, abs=0.01)

@@ -113,7 +113,7 @@ def test_who_fits_the_budget_is_watched_all_the_time_after_a_burst() -> None:
     windows = watch(server)
     run(server, windows, 0.5)
     assert Tier.DATA not in server.attached
-    server.rates[Tier.DATA] = 7_000  # 1.4 %
+    server.rates[Tier.DATA] = 5_500  # 1.1 %
     run(server, windows, 30)
     before = server.left.count(Tier.DATA)
     run(server, windows, 30)
