@@ -266,7 +266,9 @@ enum ssll_shared {
 	SSLL_SHARED_MIX = 5,
 	SSLL_SHARED_POLLERS = 6,
 	SSLL_SHARED_TEXTS = 7,
-	SSLL_SHARED_TABLES = 8,
+	SSLL_SHARED_CERTIFICATES = 8,
+	SSLL_SHARED_SERVED = 9,
+	SSLL_SHARED_TABLES = 10,
 };
 
 /* How many entries a process has in each of them: now in the first two; of the others, whose entries stay, how many it made. */
@@ -518,6 +520,46 @@ struct ssll_single {
 	char comm[SSLL_COMM];
 };
 
+enum ssll_certificate_size {
+	SSLL_CERTIFICATE_TELLING_BYTES = 32,
+	SSLL_CERTIFICATES = 1024,
+	SSLL_SERVED = 2048,
+	SSLL_CERTIFICATE_MOST_BYTES = 4096, /* of what was signed of one, that are handed over; of a longer one none are */
+};
+
+/* What one certificate is told from another by: the end of its signature. */
+struct ssll_certificate_key {
+	__u32 tgid;
+	__u32 signature_length;
+	__u8 signature[SSLL_CERTIFICATE_TELLING_BYTES];
+};
+
+/* A certificate, the first time that a process is seen to serve it: what was signed of it, as it came. */
+struct ssll_certificate {
+	__u32 number;
+	__u32 length;           /* of what was signed; of what is longer than the room here, nothing is */
+	__u32 signature_length; /* bytes, of the signature itself */
+	__u32 pad;
+	__u8 bytes[SSLL_CERTIFICATE_MOST_BYTES];
+};
+
+/* Where a certificate was served: `name` is the number of the text that the client asked for, as in ssll_labels. */
+struct ssll_served_key {
+	__u32 tgid;
+	__u32 certificate; /* its number */
+	__u32 name;
+	__u16 port;       /* this side's; 0: not known */
+	__u16 name_known; /* 1: `name` is, and 0 then means that the client asked for none */
+};
+
+/* How often it was, in full handshakes, and `chain`: how many certificates went with it the last time; -1 not known. */
+struct ssll_served {
+	__u64 last_ns;
+	__u64 count;
+	__u64 unsuccessful; /* those of them that didn't succeed */
+	__s64 chain;
+};
+
 enum ssll_batch {
 	SSLL_BATCH_LANES = 8,
 };
@@ -560,6 +602,7 @@ struct ssll_handshake_counters {
 	__u64 ahead_before_ns;   /* and that of the time before */
 	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 	__u64 unexplained;       /* handshakes that failed, of which no error of the library's own was seen */
+	__u64 untold;            /* handshakes whose certificate isn't told, for want of room */
 };
 
 struct ssll_handshake_config {
@@ -567,6 +610,7 @@ struct ssll_handshake_config {
 	__u32 most_handshakes;   /* that one process may have in flight in the table of all */
 	__u32 most_rows;         /* that one process may make */
 	__u32 most_texts;        /* the same */
+	__u32 certificates;      /* 1: those that servers serve are looked at */
 };
 
 _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
@@ -584,8 +628,12 @@ _Static_assert(sizeof(struct ssll_cause_key) == 20, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 20 + 20 + SSLL_COMM, "single");
-_Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 200, "handshake counters");
-_Static_assert(sizeof(struct ssll_handshake_config) == 68, "handshake config");
+_Static_assert(sizeof(struct ssll_holding) == 80, "holding");
+_Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
+_Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
+_Static_assert(sizeof(struct ssll_served_key) == 16, "served key");
+_Static_assert(sizeof(struct ssll_served) == 32, "served");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 208, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

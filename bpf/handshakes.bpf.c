@@ -121,6 +121,8 @@ int at_read(struct bpf_raw_tracepoint_args *ctx)
 
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_single *ssll_single_btf __attribute__((unused));
+const struct ssll_certificate *ssll_certificate_btf __attribute__((unused));
+const enum ssll_certificate_size *ssll_certificate_size_btf __attribute__((unused));
 const enum ssll_state *ssll_state_btf __attribute__((unused));
 const enum ssll_shut *ssll_shut_btf __attribute__((unused));
 const enum ssll_batch *ssll_batch_btf __attribute__((unused));

@@ -6,6 +6,7 @@
 #ifndef HANDSHAKES_ENDING_BPF_H
 #define HANDSHAKES_ENDING_BPF_H
 
+#include "handshakes/certificates.bpf.h"
 #include "handshakes/endpoints.bpf.h"
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
@@ -151,6 +152,8 @@ static __always_inline void finish_handshake(
 		set_go_signature(&labels, handshake);
 	read_names(ssl, library, &labels);
 	find_endpoint(ssl, library, server, in_call, &labels);
+	if (server && handshake_config.certificates)
+		note_certificate(ssl, library, &labels, in_call ? handshake->socket : 0);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);

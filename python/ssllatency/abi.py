@@ -22,6 +22,13 @@ class Batch(IntEnum):
     LANES = 8
 
 
+class CertificateSize(IntEnum):
+    CERTIFICATE_TELLING_BYTES = 32
+    CERTIFICATES = 1024
+    SERVED = 2048
+    CERTIFICATE_MOST_BYTES = 4096
+
+
 class ClientCertificate(IntEnum):
     NOT_ASKED = 0
     NOT_GIVEN = 1
@@ -350,7 +357,10 @@ class PlaceOf(IntEnum):
     SERVER_NAME_LENGTH = 23
     CREDENTIALS = 24
     POLLED = 25
-    PLACES = 26
+    CERTIFICATE = 26
+    SIGNATURE_BITS = 27
+    CHAIN_LENGTH = 28
+    PLACES = 29
 
 
 class ProcessSlot(IntEnum):
@@ -401,7 +411,9 @@ class Shared(IntEnum):
     MIX = 5
     POLLERS = 6
     TEXTS = 7
-    TABLES = 8
+    CERTIFICATES = 8
+    SERVED = 9
+    TABLES = 10
 
 
 class Shut(IntEnum):
@@ -580,6 +592,30 @@ class CauseKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(CauseKey) == 20
+
+
+class Certificate(ctypes.Structure):
+    _fields_ = (
+        ("number", ctypes.c_uint32),
+        ("length", ctypes.c_uint32),
+        ("signature_length", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint8 * 4096),
+    )
+
+
+assert ctypes.sizeof(Certificate) == 4112
+
+
+class CertificateKey(ctypes.Structure):
+    _fields_ = (
+        ("tgid", ctypes.c_uint32),
+        ("signature_length", ctypes.c_uint32),
+        ("signature", ctypes.c_uint8 * 32),
+    )
+
+
+assert ctypes.sizeof(CertificateKey) == 40
 
 
 class Config(ctypes.Structure):
@@ -791,10 +827,11 @@ class HandshakeConfig(ctypes.Structure):
         ("most_handshakes", ctypes.c_uint32),
         ("most_rows", ctypes.c_uint32),
         ("most_texts", ctypes.c_uint32),
+        ("certificates", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 68
+assert ctypes.sizeof(HandshakeConfig) == 72
 
 
 class HandshakeCounters(ctypes.Structure):
@@ -824,10 +861,11 @@ class HandshakeCounters(ctypes.Structure):
         ("ahead_before_ns", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
         ("unexplained", ctypes.c_uint64),
+        ("untold", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 200
+assert ctypes.sizeof(HandshakeCounters) == 208
 
 
 class HandshakeKey(ctypes.Structure):
@@ -910,11 +948,11 @@ assert ctypes.sizeof(Hits) == 32
 
 class Holding(ctypes.Structure):
     _fields_ = (
-        ("entries", ctypes.c_uint64 * 8),
+        ("entries", ctypes.c_uint64 * 10),
     )
 
 
-assert ctypes.sizeof(Holding) == 64
+assert ctypes.sizeof(Holding) == 80
 
 
 class KeyUse(ctypes.Structure):
@@ -960,13 +998,13 @@ class Library(ctypes.Structure):
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
-        ("paths", Path * 26),
+        ("paths", Path * 29),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 676
+assert ctypes.sizeof(Library) == 736
 
 
 class MixKey(ctypes.Structure):
@@ -1043,6 +1081,31 @@ class SeriesKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(SeriesKey) == 8
+
+
+class Served(ctypes.Structure):
+    _fields_ = (
+        ("last_ns", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("unsuccessful", ctypes.c_uint64),
+        ("chain", ctypes.c_int64),
+    )
+
+
+assert ctypes.sizeof(Served) == 32
+
+
+class ServedKey(ctypes.Structure):
+    _fields_ = (
+        ("tgid", ctypes.c_uint32),
+        ("certificate", ctypes.c_uint32),
+        ("name", ctypes.c_uint32),
+        ("port", ctypes.c_uint16),
+        ("name_known", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(ServedKey) == 16
 
 
 class Single(ctypes.Structure):
@@ -1178,7 +1241,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 676, 256, 0),
+    "libraries": MapShape(2, 4, 736, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -58,10 +58,10 @@ def seconds(duration_s: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """The number with its noun: "1 retry", "2 retries", "3 calls", "4 processes"."""
+    """The number with its noun: "1 retry", "2 retries", "3 calls", "4 processes", "5 days"."""
     if number == 1:
         return f"1 {noun}"
-    if noun.endswith("y"):
+    if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{number} {noun[:-1]}ies"
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 

@@ -32,7 +32,20 @@ if TYPE_CHECKING:
     from tests.fuzz.running import Prepared
 
 _TURN_S, _MOST_S = 60.0, 1200.0
-_FOLLOWED = ("code", "elf", "stacks", "probes", "load", "model", "reports", "targets", "prometheus", "export", "cli")
+_FOLLOWED = (
+    "code",
+    "elf",
+    "tracing/certificates",
+    "stacks",
+    "probes",
+    "load",
+    "model",
+    "reports",
+    "targets",
+    "prometheus",
+    "export",
+    "cli",
+)
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.fuzz import (
+    certificate_invariants,
     code_invariants,
     code_seeds,
     edits,
@@ -89,6 +90,9 @@ _BINARIES = {
     "debug": Target(_debug, 1_000, 1 << 12, seeds.TOOLS),
     "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),
     "code-aarch64": Target(partial(_code, "aarch64"), 500, code_invariants.ROOM, ("clang",)),
+    "certificate": Target(
+        partial(_of, certificate_invariants.check_certificate, certificate_invariants.certificates), 8_000, 1 << 12
+    ),
     "go": Target(partial(_of, go_invariants.check_program, go_invariants.programs), 1_000),
 }
 _TEXTS = {

@@ -96,6 +96,12 @@ class Image:
                 return self._function(symbol, how_found)
         return self.unnamed.get(name)
 
+    def data_symbol(self, name: str) -> int | None:
+        """The address of the data that a dynamic symbol of the file calls `name`."""
+        symbol = self._dynamic.find(name)
+        is_here = symbol and symbol.address and not symbol.is_function and self._memory.mapped(symbol.address)
+        return symbol.address if symbol and is_here else None
+
     def names_ending_in(self, suffix: str) -> list[str]:
         """The names in .symtab that end so, of functions."""
         return self._symbol_table.ending_in(suffix)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from ssllatency.accept_queue import AcceptQueue
+from ssllatency.model.certificates import ServedCertificate
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.process_label import ProcessLabel
 
@@ -481,6 +482,8 @@ class Handshakes:
     most would pay if the phases were watched all the time; None where they were, or that isn't known. `unknown_labels`: the
     labels that the libraries' code doesn't show, with the reasons. `accept_queues`: those of the traced servers, None where
     they aren't known. `overflows_untold`: how often an accept queue was full of which it isn't known whether it was theirs.
+    `certificates`: those that servers served, the first to expire first; None where that isn't known. `certificates_untold`:
+    full handshakes that count at none of them, as there was no room or they couldn't be read.
     """
 
     groups: tuple[Group, ...]
@@ -506,6 +509,8 @@ class Handshakes:
     by_process: Mapping[int, Tallies] = field(default_factory=dict)
     accept_queues: tuple[AcceptQueue, ...] | None = None
     overflows_untold: int = 0
+    certificates: tuple[ServedCertificate, ...] | None = None
+    certificates_untold: int = 0
 
     @property
     def overflows(self) -> int:

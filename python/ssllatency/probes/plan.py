@@ -169,7 +169,8 @@ class SslOffsets:
     `go_fields`: where records of Go's runtime and of crypto/tls have what else is read of them.
 
     Inside BIO, from libcrypto: `bio_flags` from BIO_test_flags, `bio_method`, whose first word is the type, from
-    BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket.
+    BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket. From libcrypto as well, inside
+    X509, `x509_encoding` of what was signed as it came, and `x509_signature`; `stack_count` of a stack's number of members.
     """
 
     rwstate: int | None = None
@@ -182,6 +183,9 @@ class SslOffsets:
     bio_flags: int | None = None
     bio_method: int | None = None
     bio_descriptor: int | None = None
+    x509_encoding: int | None = None
+    x509_signature: int | None = None
+    stack_count: int | None = None
     boringssl: int | None = None
     server_bits: int | None = None
     client: int | None = None

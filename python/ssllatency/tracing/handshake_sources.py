@@ -14,6 +14,7 @@ from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.targets.sockets import listening
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.tracing import live
+from ssllatency.tracing.certificates.process import read_certificates
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
 
@@ -58,6 +59,7 @@ def request_for(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeR
         singles=None if arguments.over is None else Singles(arguments.over),
         in_flight=arguments.max_in_flight,
         accept_queues=AcceptQueues().read,
+        read_certificates=read_certificates,
     )
 
 

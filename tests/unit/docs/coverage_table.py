@@ -25,6 +25,7 @@ COLUMNS = {
     "phases": "key exchange, the check of a client's certificates, and what else a handshake does",
     "waits": "for whom and how long the library waited",
     "labels": "version, suite, group, resumption, signature; with `--by` name, protocol, port and peer",
+    "certificates": "which certificate a server serves, and when it expires",
     "reasons": "why a call or a handshake failed, in the library's words",
     "clients": "the same of programs that connect (`--role client`)",
     "aarch64": "its functions in builds for aarch64",
@@ -84,6 +85,7 @@ _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
 _SOME_LABELS = "signature and client certificate aren't known, and the name only where SSL_get_servername is linked"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
+_NO_CERTIFICATES = "where it keeps a server's certificate isn't looked for yet"
 
 ROWS = (
     Row(
@@ -111,6 +113,7 @@ ROWS = (
                 "test_groups_and_signatures_that_s_client_tells",
                 f"{_OPENSSL}/test_who.py::test_names_protocols_listeners_and_networks",
             ),
+            "certificates": _by(f"{_OPENSSL}/test_who.py::test_certificates_by_name_and_after_a_reload"),
             "reasons": _by(f"{_OPENSSL}/test_failed.py::test_what_nginx_logs", "test_certificates_of_clients"),
             "clients": _by(f"{_OPENSSL}/test_odd.py::test_ways_to_shake_hands", "test_both_sides_in_one_process"),
             "aarch64": _ARM_OPENSSL,
@@ -125,6 +128,7 @@ ROWS = (
             "waits": _by(_QUIC, but="when a packet arrived isn't seen, so it is *wait: peer or server*"),
             "labels": _by(_QUIC, but="port and peer aren't seen"),
             "reasons": _NOT_TRIED,
+            "certificates": _NOT_TRIED,
             "aarch64": _ARM_OPENSSL,
         },
     ),
@@ -137,7 +141,7 @@ ROWS = (
                 ("calls", "handshakes", "private key", "labels"),
                 _by(_EMBEDDED, _STATIC, "test_by_its_build_id_in_its_own_root"),
             ),
-            **dict.fromkeys(("phases", "waits", "reasons", "clients"), _SAME_CODE),
+            **dict.fromkeys(("phases", "waits", "reasons", "certificates", "clients"), _SAME_CODE),
             "aarch64": _NOT_TRIED,
         },
     ),
@@ -149,6 +153,7 @@ ROWS = (
             **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
             "phases": _by(f"{_BORING}::test_every_call", "test_what_is_put_off", but=_NO_TICKETS),
+            "certificates": _NO_CERTIFICATES,
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
             "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
@@ -164,6 +169,7 @@ ROWS = (
             "calls": _by(f"{_BORING}::test_stripped", _GRPC),
             **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY)),
             "phases": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_NO_TICKETS),
+            "certificates": _NO_CERTIFICATES,
             "waits": _by(f"{_BORING}::test_stripped"),
             "labels": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _ENVOY),
@@ -179,6 +185,7 @@ ROWS = (
             **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
             "phases": _by(f"{_BORING}::test_every_call", "test_what_is_put_off", but=_NO_TICKETS),
+            "certificates": _NO_CERTIFICATES,
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
             "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
@@ -193,6 +200,7 @@ ROWS = (
         {
             **dict.fromkeys(("calls", "handshakes", "private key", "waits", "reasons"), _by(f"{_BORING}::test_stripped")),
             "phases": _by(f"{_BORING}::test_stripped", but=_NO_TICKETS),
+            "certificates": _NO_CERTIFICATES,
             "labels": _by(f"{_BORING}::test_stripped", but=_SOME_LABELS),
             "clients": _NOT_TRIED,
             "aarch64": _NOT_TRIED,
@@ -215,6 +223,7 @@ ROWS = (
                 f"{_OTHER}/test_gnutls_servers.py::test_handshakes_fail_as_the_logs_say_and_slow_clients_are_waited_for",
             ),
             "labels": _by(f"{_GNUTLS}::test_its_handshakes_have_labels", "test_who_shook_hands"),
+            "certificates": _NO_CERTIFICATES,
             "reasons": _by(
                 f"{_OTHER}/test_gnutls_servers.py::test_handshakes_fail_as_the_logs_say_and_slow_clients_are_waited_for",
                 f"{_GNUTLS}::test_its_failures_are_those_that_it_tells",
@@ -246,6 +255,7 @@ ROWS = (
                 f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
                 but="the group is known since Go 1.24 only",
             ),
+            "certificates": _NO_CERTIFICATES,
             "reasons": _by(f"{_GO_HANDSHAKES}::test_failures_have_their_reasons"),
             "clients": _by(
                 f"{_GO}::test_sides_are_told_apart", f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels"

@@ -179,7 +179,7 @@ def library_record(
         record.types[number] = type_hash
     for number, at in enumerate(offsets.go_fields):
         record.fields[number] = at
-    paths = {**labels, **_socket_paths(offsets)}
+    paths = {**labels, **_socket_paths(offsets), **_certificate_paths(labels, offsets)}
     for place in _PLACES.keys() & paths.keys():
         path, kept = paths[place], record.paths[_PLACES[place]]
         kept.length, kept.size, kept.bits = len(path.offsets), path.size, path.bits
@@ -194,6 +194,22 @@ def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
         return {}
     bio_type, descriptor = (offsets.rbio, offsets.bio_method, 0), (offsets.rbio, offsets.bio_descriptor)
     return {"bio_type": FieldPath(bio_type, 4), "bio_descriptor": FieldPath(descriptor, 4)}
+
+
+def _certificate_paths(labels: Mapping[str, FieldPath], offsets: SslOffsets) -> dict[str, FieldPath]:
+    """Those into the certificate that a server serves, and to the number of those that it sends with it; none where libcrypto
+    doesn't show how it keeps them, or a path would be too long."""
+    certificate, chain = labels.get("certificate"), labels.get("chain")
+    encoding, signature, count = offsets.x509_encoding, offsets.x509_signature, offsets.stack_count
+    if certificate is None or encoding is None or signature is None or len(certificate.offsets) != abi.PathSize.PATH_LENGTH - 1:
+        return {}
+    paths = {
+        "certificate": FieldPath((*certificate.offsets, encoding), 0),
+        "signature_bits": FieldPath((*certificate.offsets, signature), 0),
+    }
+    if chain is not None and count is not None:
+        paths["chain_length"] = FieldPath((*chain.offsets, count), 4)
+    return paths
 
 
 def joined(first: Mapping[str, Sequence[Sites]], second: Mapping[str, Sequence[Sites]], count: int) -> dict[str, list[Sites]]:

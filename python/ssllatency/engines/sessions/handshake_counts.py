@@ -16,7 +16,7 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions import who
+from ssllatency.engines.sessions import certificates, who
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import BATCH_FUNCTIONS, row_mask
 from ssllatency.engines.sessions.singles import ring_bytes
@@ -43,6 +43,8 @@ def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
     excess = max(1, in_flight // 4)
     config.most_handshakes = in_flight - excess
     config.most_rows = rows - rows // 8
+    config.certificates = int(request.read_certificates is not None)
+    certificates.make_room(loaded, request)
     loaded.resize_map("handshakes", in_flight)
     loaded.resize_map("excess_handshakes", excess)
     loaded.resize_map("singles", ring_bytes(request))
@@ -112,7 +114,8 @@ class Counts:
     """The counts of a loaded object. `rows` reads its labels' keys and rows; `in_flight` are the handshakes that run.
 
     `known_places` are the labels whose places each library shows, by its number: whoever describes libraries to the programs
-    fills it in. `names` gives the words for a library's codes, `comm_of` the name of a process without a row of its own.
+    fills it in. `certificates` are those that were served. `names` gives the words for a library's codes, `comm_of` the name of
+    a process without a row of its own.
     """
 
     def __init__(
@@ -132,10 +135,12 @@ class Counts:
         for ending in ENDINGS:
             self._rows.add(abi.Labels(known=1 << abi.Label.OTHER, ending=ending))
         self._rows.release()
+        texts = Texts(loaded.map("texts", size(abi.Text), 4).items)
+        self.certificates = certificates.Certificates(loaded, request, texts, self._name_of)
         self.rows = collect.Rows(
             self.known_places,
             self._name_of,
-            Texts(loaded.map("texts", size(abi.Text), 4).items),
+            texts,
             request.by,
             _singles_by(request),
             Extremes(request.base.extremes),
@@ -190,6 +195,7 @@ class Counts:
             if pid in pids and self._rows.delete(raw_key):
                 self.in_flight.give_back(pid, abi.Shared.ROWS)
         self._tallies.forget(pids, self.in_flight)
+        self.certificates.forget(pids, self.in_flight)
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
             self._comms.pop(pid, None)

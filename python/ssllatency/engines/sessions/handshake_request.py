@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.base import Request
+from ssllatency.model.certificates import CertificateFacts
 from ssllatency.model.handshakes import Label, PeerPrefix
 
 
@@ -32,7 +33,8 @@ class HandshakeRequest:
     quarter more, so that others have some beside it, and of the rows it has seven eighths. `blocking`: sockets that block are
     expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep. `peer_prefix`:
     what of an address tells a peer's network. `accept_queues`: gives those of processes, with what occurred since it was asked
-    first; None: not known.
+    first; None: not known. `read_certificates`: reads the certificates that servers serve, each from what was signed of it and
+    the length of its signature, None for one that is none; None where they aren't looked at.
     """
 
     base: Request
@@ -44,3 +46,4 @@ class HandshakeRequest:
     blocking: bool = False
     peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
     accept_queues: Callable[[Collection[int]], AcceptQueueReading] | None = None
+    read_certificates: Callable[[Sequence[tuple[bytes, int]]], Sequence[CertificateFacts | None]] | None = None

@@ -40,6 +40,7 @@ from ssllatency.engines.sessions.handshake_sites import (
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
 from ssllatency.engines.sessions.singles import SingleHandshakes
 from ssllatency.engines.source import Ability
+from ssllatency.model.certificates import ServedCertificate
 from ssllatency.model.handshakes import (
     WHO,
     Handshakes,
@@ -134,6 +135,7 @@ class HandshakeSession:
         self._singles = SingleHandshakes(loaded, self._request)
         self._opened.callback(self._singles.close)
         self._counts = Counts(loaded, self._request, names_in(self._images), self.attachment.name_of)
+        self._opened.callback(self._counts.certificates.close)
         self._goroutines = Goroutines(loaded, self.attachment.counters)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
@@ -262,6 +264,7 @@ class HandshakeSession:
         if self._counters.unexplained:
             self._watch_raised()
         self._arrivals.poll()
+        self._counts.certificates.take()
         wall_ns = wall_clock_ns()
         over = list(self._singles.take(lambda raw: self._counts.single(raw, wall_ns)))
         self._counters.threshold_ns = self._singles.threshold_ns
@@ -336,6 +339,8 @@ class HandshakeSession:
             by_process=by_process if Label.PROCESS in by else {},
             accept_queues=accept_queues.queues,
             overflows_untold=accept_queues.untold,
+            certificates=self._certificates(),
+            certificates_untold=counters.untold,
         )
 
     def _accept_queues(self) -> AcceptQueueReading:
@@ -344,6 +349,12 @@ class HandshakeSession:
         if read is None or role is RequestedSide.CLIENT:
             return AcceptQueueReading(None)
         return read({target.pid for target in self.attachment.all_targets()})
+
+    def _certificates(self) -> tuple[ServedCertificate, ...] | None:
+        """None where no library shows where they are."""
+        plans = [image.plan for image in self._images if _shows_connections(image)]
+        shown = any({"certificate", "signature"} <= {*plan.handshake.labels} and plan.offsets.x509_encoding for plan in plans)
+        return self._counts.certificates.served() if shown and self._request.read_certificates else None
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows and tallies of processes that had ended before the last `read`; later snapshots are without their

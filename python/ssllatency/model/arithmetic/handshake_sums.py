@@ -10,7 +10,9 @@ from itertools import chain
 
 from ssllatency.accept_queue import AcceptQueue, summed
 from ssllatency.errors import SsllatencyError
+from ssllatency.model import certificates
 from ssllatency.model.arithmetic import offloads
+from ssllatency.model.certificates import ServedCertificate
 from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     EVERY,
@@ -100,7 +102,8 @@ def without(handshakes: Handshakes, label: Label) -> Handshakes:
     """The handshakes no longer distinguished by this label, neither in the groups nor in the mix."""
     by = tuple(other for other in handshakes.by if other is not label)
     mix = {other: values for other, values in handshakes.mix.items() if other is not label}
-    return replace(handshakes, groups=_grouped(handshakes.groups, by), by=by, mix=mix)
+    served = None if handshakes.certificates is None else _certificates_sum([handshakes.certificates], by)
+    return replace(handshakes, groups=_grouped(handshakes.groups, by), by=by, mix=mix, certificates=served)
 
 
 def merge(*parts: Handshakes) -> Handshakes:
@@ -131,6 +134,8 @@ def merge(*parts: Handshakes) -> Handshakes:
         offload=offloads.merge(*(part.offload for part in parts)),
         accept_queues=_queues_sum([part.accept_queues for part in parts if part.accept_queues is not None]),
         overflows_untold=sum(part.overflows_untold for part in parts),
+        certificates=_certificates_sum([part.certificates for part in parts if part.certificates is not None], by),
+        certificates_untold=sum(part.certificates_untold for part in parts),
     )
 
 
@@ -158,6 +163,8 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             by_process={},
             accept_queues=_queues_since(later.accept_queues, earlier.accept_queues),
             overflows_untold=max(0, later.overflows_untold - earlier.overflows_untold),
+            certificates=certificates.since(later.certificates, earlier.certificates),
+            certificates_untold=max(0, later.certificates_untold - earlier.certificates_untold),
         )
     except ValueError:
         raise SsllatencyError(
@@ -205,6 +212,16 @@ def _queues_since(later: Sequence[AcceptQueue] | None, earlier: Sequence[AcceptQ
         return None
     before = {queue.identity: queue.overflows for queue in earlier or ()}
     return tuple(replace(queue, overflows=max(0, queue.overflows - before.get(queue.identity, 0))) for queue in later)
+
+
+def _certificates_sum(
+    parts: Sequence[Sequence[ServedCertificate]], by: Sequence[Label]
+) -> tuple[ServedCertificate, ...] | None:
+    """None where they aren't known of any part."""
+    if not parts:
+        return None
+    served = chain.from_iterable(parts)
+    return certificates.summed(served) if Label.PROCESS in by else certificates.without_processes(served)
 
 
 def _causes_sum(rows: Sequence[Cause]) -> Cause:

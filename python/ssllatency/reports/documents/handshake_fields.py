@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import Batches, Cause, Group, Handshakes, Offload, Part, Single, Times
+from ssllatency.reports.documents.certificates import certificate_fields
 from ssllatency.reports.documents.timed import exponential_fields, timed_fields
 
 _OF_FREED = ("peer_left", "undelivered")
@@ -42,6 +43,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         **({"exact_share": handshakes.exact_share} if handshakes.exact_share is not None else {}),
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
         **_accept_queues(handshakes),
+        **certificate_fields(handshakes),
     }
 
 

@@ -25,6 +25,7 @@ from ssllatency.model.handshakes import (
     unequal_sum,
 )
 from ssllatency.model.process_label import ProcessLabel
+from ssllatency.reports.documents.certificates import read_certificates
 from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.documents.handshake_fields import FORMER_NAMES
 from ssllatency.reports.documents.offload_reading import read_offload
@@ -65,6 +66,8 @@ def read_handshakes(root: DocumentField) -> Handshakes | None:
         offload=read_offload(offload) if offload else None,
         accept_queues=queues.rows(_read_accept_queue, "port, address and network") if queues else None,
         overflows_untold=_added(handshakes, "overflows_untold"),
+        certificates=read_certificates(handshakes),
+        certificates_untold=_added(handshakes, "certificates_untold"),
     )
 
 

@@ -140,7 +140,7 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterat
     if not handshakes or not group:
         return
     tables = [html_handshakes.keys(handshakes, previous), html_handshakes.mix(handshakes, previous)]
-    tables.append(html_handshakes.groups(handshakes, previous))
+    tables += [html_handshakes.groups(handshakes, previous), html_handshakes.certificates(handshakes)]
     blocks: list[Block] = [Tabular(table) for table in tables if table.lines]
     unknown = html_handshakes.unknown(handshakes)
     blocks += [Sentences(unknown)] if unknown else []

@@ -14,6 +14,7 @@ from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.tables import HtmlTable, TableLine, compared, table
 from ssllatency.reports.html.words import typeset
 from ssllatency.reports.rows.changes import with_sign
+from ssllatency.reports.rows.handshakes import certificates as served
 from ssllatency.reports.rows.handshakes import kinds
 from ssllatency.reports.rows.handshakes.endings import cause_words
 from ssllatency.reports.rows.handshakes.groups import group_table
@@ -110,6 +111,13 @@ def _mix(handshakes: Handshakes) -> list[Row]:
         for value in label.values
         if value.count
     ]
+
+
+def certificates(after: Handshakes) -> HtmlTable:
+    """The table of the certificates that were served."""
+    headings = ("Certificate", "Where", "Validity, key, issuer, size", "Served in")
+    rows = [Row((one.name, one.where, ", ".join(one.facts), one.count), ()) for one in served.certificates(after)]
+    return table("Certificates served in full handshakes, the first to expire first", headings, rows, None)
 
 
 def unknown(handshakes: Handshakes) -> list[str]:

@@ -14,7 +14,7 @@ from ssllatency.stacks.openssl.connection import Accessors, UnclearError, only
 from ssllatency.stacks.openssl.signatures import code_point_offset
 
 # Commands of SSL_ctrl: include/openssl/ssl.h.
-_GET_MAX_VERSION, _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 131, 132, 134
+_GET_CHAIN, _GET_MAX_VERSION, _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 115, 131, 132, 134
 _CONNECTION = SymbolicAddress("argument", 0)
 _HOST_NAME = 0  # TLSEXT_NAMETYPE_host_name: include/openssl/tls1.h
 _SERVER_NAME, _ALPN = "SSL_get_servername", "SSL_get0_alpn_selected"
@@ -36,6 +36,10 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     agreed on, of "alpn_length" bytes. "hello_retry" is 0 where there was no HelloRetryRequest; else, in a server,
     1 until the ClientHello has come that it asked for, and 2 from then on, in a client 1. "max_version" is the latest version
     that is allowed, 0 for any that the library has, and "options" what SSL_get_options returns, which may forbid more.
+
+    "certificate" points to the X509 that a server serves, once it has chosen it, and "chain" to the stack of those that it
+    sends with it where the application has given them with the certificate. The private key lies beside them, and isn't looked
+    for.
     """
     try:
         accessors = Accessors(image)
@@ -191,6 +195,21 @@ def _waitctx(accessors: Accessors) -> LoadedField:
     return only({accessors.passed(name) for name in names}, f"{names[0]} and {names[1]} don't agree", 8, 1)
 
 
+def _certificate(accessors: Accessors) -> LoadedField:
+    return accessors.returned("SSL_get_certificate", depth=3)
+
+
+def _chain(accessors: Accessors) -> LoadedField:
+    """The pointer that SSL_get0_chain_certs stores for its caller: beside that to the certificate, in the same structure."""
+    stores = accessors.control(_GET_CHAIN).stores
+    values = {value for place, value in stores if place == SymbolicAddress("output", 0)}
+    certificate = _certificate(accessors)
+    chain = only((value for value in values if isinstance(value, LoadedField)), "SSL_ctrl doesn't simply store it", 8, 3)
+    if len(values) != 1 or chain.path[:-1] != certificate.path[:-1] or chain.path == certificate.path:
+        raise UnclearError("SSL_ctrl doesn't store the chain beside the certificate")
+    return chain
+
+
 _Source = Callable[[Accessors], LoadedField]
 _LABELS: dict[str, _Source] = {
     "version": lambda accessors: accessors.version,
@@ -215,4 +234,6 @@ _LABELS: dict[str, _Source] = {
     "hello_retry": _hello_retry,
     "max_version": _max_version,
     "options": _options,
+    "certificate": _certificate,
+    "chain": _chain,
 }

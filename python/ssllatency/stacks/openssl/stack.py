@@ -151,10 +151,11 @@ class OpenSsl(Stack):
         return MethodTails(image)
 
     def bio(self, image: Image) -> dict[str, int | None]:
-        """The offsets that libcrypto's accessors show."""
+        """The offsets that libcrypto's accessors and templates show."""
         from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
+        from ssllatency.stacks.openssl.certificates import certificate_offsets
 
-        return {"bio_flags": bio_flags_offset(image), **bio_offsets(image)}
+        return {"bio_flags": bio_flags_offset(image), **bio_offsets(image), **certificate_offsets(image)}
 
     def connection(self, image: Image) -> dict[str, int]:
         """The offsets that its accessors show."""

@@ -22,7 +22,7 @@ SIZES = {
     "version": 4, "in_init": 4, "hand_state": 4, "resumed": 4, "verify_mode": 4, "verify_result": 8, "ctx": 8, "session": 8,
     "cipher": 4, "peer_certificate": 8, "group_tls13": 2, "group_session": 2, "did_kex": 1, "signature": 2, "waitctx": 8,
     "server_name": 8, "server_name_session": 8, "alpn": 8, "alpn_length": 4, "hello_retry": 4,
-    "max_version": 4, "options": 8,
+    "max_version": 4, "options": 8, "certificate": 8, "chain": 8,
 }  # fmt: skip
 GROUP = {"group_tls13", "group_session", "did_kex"}
 
@@ -77,13 +77,14 @@ V1_1 = COMMON | {
     "cipher": (1296, 496, 24), "peer_certificate": (1296, 440), "signature": (168, 728, 8), "waitctx": (6160,),
     "server_name": (1600,), "server_name_session": (1296, 536), "alpn": (168, 992), "alpn_length": (168, 1000),
     "hello_retry": (1248,), "max_version": (1504,), "options": (1492,),
+    "certificate": (1168, 0, 0), "chain": (1168, 0, 16),
 }  # fmt: skip
 V3_0 = COMMON | {
     "resumed": (1232,), "verify_mode": (2408,), "verify_result": (2488,), "ctx": (2472,), "session": (2328,),
     "cipher": (2328, 760, 24), "peer_certificate": (2328, 696), "signature": (896, 8), "waitctx": (7488,),
     "group_tls13": (1198,), "group_session": (2328, 776), "did_kex": (1197,),
     "server_name": (2648,), "server_name_session": (2328, 816), "alpn": (1160,), "alpn_length": (1168,), "hello_retry": (2280,),
-    "max_version": (2552,), "options": (2536,),
+    "max_version": (2552,), "options": (2536,), "certificate": (2200, 0, 0), "chain": (2200, 0, 16),
 }  # fmt: skip
 V3_5 = {
     "version": (72,), "hand_state": (172,), "in_init": (180,),
@@ -91,7 +92,7 @@ V3_5 = {
     "cipher": (2304, 760, 24), "peer_certificate": (2304, 704), "signature": (976, 16), "waitctx": (5424,),
     "group_tls13": (1246,), "group_session": (2304, 776), "did_kex": (1245,),
     "server_name": (2592,), "server_name_session": (2304, 800), "alpn": (1208,), "alpn_length": (1216,), "hello_retry": (2256,),
-    "max_version": (2496,), "options": (2480,),
+    "max_version": (2496,), "options": (2480,), "certificate": (2176, 0, 0), "chain": (2176, 0, 16),
 }  # fmt: skip
 GOLDEN = {
     "libssl-1.1-x86-64": V1_1,
@@ -232,6 +233,7 @@ def test_places_are_what_the_accessors_read(
         assert int(step["in_init"][1]) == 0
         full = connection in ("full", "retried")
         assert int(step["resumed"][1]) == (not full)
+        assert int(step["certificate"][1]), "the context has one"
         assert step["waitctx"] == ("1000", "1000")
         assert bool(int(step["peer_certificate"][1])) == (side == "client" or bool(client_certificate))
         assert int(step["name"][1]).to_bytes(8, "little") == b"a.example"[:8]

@@ -2,8 +2,8 @@
 """The report of `ssllatency handshakes` as plain text.
 
 In order: what was traced; how the handshakes ended; the mean successful one as a bar of its parts; a table of them; what kinds
-there were; flights, losses and resumption; why some didn't succeed; the offload; the groups; the slowest; what was missed; and
-the diagnosis.
+there were; flights, losses and resumption; the certificates that were served; why some didn't succeed; the offload; the groups;
+the slowest; what was missed; and the diagnosis.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ssllatency.reports.rows.handshakes.facts import facts_sentence
 from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
+from ssllatency.reports.text.handshakes import certificates as handshake_certificates
 from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import groups as handshake_groups
 from ssllatency.reports.text.handshakes import mix as handshake_mix
@@ -42,6 +43,7 @@ def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> li
         heading(snapshot, page.width, before),
         handshake_endings.summary(handshakes, snapshot.duration_s, page),
         *_times(handshakes, page),
+        handshake_certificates.certificates(handshakes, page),
         handshake_endings.causes(handshakes, page),
         _offload(snapshot, handshakes, page),
         handshake_groups.groups(handshakes, page),

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold of the certificates that targets serve: they are refused, or read within bounds."""
+
+from __future__ import annotations
+
+from ssllatency.tracing.certificates.der import DerError
+from ssllatency.tracing.certificates.process import answer_to, certificate_of
+from ssllatency.tracing.certificates.reading import read_certificate
+from tests.fixtures import certificates as made
+from tests.fixtures.certificates import element
+
+
+def check_certificate(data: bytes) -> None:
+    """What is read of it can be printed, and passes for what the process that reads may answer."""
+    try:
+        read = read_certificate(data, 72)
+    except DerError:
+        assert certificate_of(answer_to(data, 72)) is None
+        return
+    assert all(text.isprintable() for text in (read.name, read.issuer, read.key, read.serial))
+    assert certificate_of(answer_to(data, 72)) == read
+
+
+def certificates() -> list[bytes]:
+    """Of each kind of key, with names and without."""
+    names = made.alternative_names(element(0x82, b"a.example"), element(0x82, b"*.b.example"), element(0x87, bytes(4)))
+    other = made.name((made.ORGANISATION, "Élan".encode()), (made.COMMON_NAME, b"R 1"))
+    curve = made.signed(more=names, issuer=other)
+    return [curve, made.signed(key=made.rsa_key(2048), more=names), made.signed(issuer=made.name(), subject=other)]

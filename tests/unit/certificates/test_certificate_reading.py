@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read of certificates: of those that OpenSSL makes, of hostile ones, and through the process that reads them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.fixtures import certificates as made
+from tests.fixtures.certificates import element, sequence, signed
+
+from ssllatency.model.certificates import CertificateFacts, Issuer
+from ssllatency.tracing.certificates import der, process
+from ssllatency.tracing.certificates.der import DerError
+from ssllatency.tracing.certificates.reading import read_certificate
+
+KEYS = {
+    "RSA-2048": ("rsa:2048",),
+    "RSA-1024": ("rsa-pss", "-pkeyopt", "rsa_keygen_bits:1024"),
+    "ECDSA P-256": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+    "ECDSA P-384": ("ec", "-pkeyopt", "ec_paramgen_curve:P-384"),
+    "ECDSA": ("ec", "-pkeyopt", "ec_paramgen_curve:secp256k1"),
+    "Ed25519": ("ed25519",),
+    "Ed448": ("ed448",),
+}
+SIGNATURE = 71  # bytes of one
+
+
+def parts(certificate: bytes) -> tuple[bytes, int]:
+    """What was signed of a whole certificate, and the length of its signature."""
+    body, _, bits = der.whole(certificate, der.SEQUENCE).children()
+    start = len(certificate) - len(der.whole(certificate, der.SEQUENCE).content)
+    return certificate[start : start + body.size], len(bits.content) - 1
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_certificates_as_openssl_makes_them(key: str, tmp_path: Path) -> None:
+    file = tmp_path / "certificate.der"
+    names = "subjectAltName=DNS:a.example,DNS:*.b.example,IP:192.0.2.1"
+    made_by = ["openssl", "req", "-x509", "-newkey", *KEYS[key], "-nodes", "-days", "12", "-set_serial", "0x1234", "-utf8"]
+    where = ["-subj", "/O=Órgano/CN=first.example", "-addext", names, "-keyout", tmp_path / "key", "-outform", "DER"]
+    subprocess.run([*made_by, *where, "-out", file], check=True, capture_output=True)
+    certificate = file.read_bytes()
+    read = read_certificate(*parts(certificate))
+    assert (read.key, read.name, read.names, read.serial) == (key, "a.example", 3, "1234")
+    assert (read.issuer, read.issued_by) == ("Órgano", Issuer.ITSELF)
+    assert read.size == len(certificate)
+    assert read.not_after_s - read.not_before_s == 12 * 86_400
+    assert abs(read.not_before_s - datetime.now(UTC).timestamp()) < 600
+
+
+def test_what_a_made_one_says() -> None:
+    key = made.rsa_key(3072)
+    subject = made.name((made.COMMON_NAME, b"www.example"))
+    issuer = made.name((made.ORGANISATION, b"An Authority"), (made.COMMON_NAME, b"R 1"))
+    read = read_certificate(signed(issuer=issuer, subject=subject, key=key), SIGNATURE)
+    assert (read.name, read.names, read.issuer, read.issued_by, read.key) == (
+        *("www.example", 0, "An Authority", Issuer.OTHER, "RSA-3072"),
+    )
+    assert datetime.fromtimestamp(read.not_before_s, UTC).isoformat() == "2026-01-01T00:00:00+00:00"
+    assert datetime.fromtimestamp(read.not_after_s, UTC).isoformat() == "2051-01-01T00:00:00+00:00"
+
+
+def test_an_issuer_of_the_same_organisation() -> None:
+    issuer = made.name((made.ORGANISATION, b"Example"), (made.COMMON_NAME, b"Example's own"))
+    assert read_certificate(signed(issuer=issuer), SIGNATURE).issued_by is Issuer.SAME
+    nobody = made.name((made.COMMON_NAME, b"a"))
+    assert read_certificate(signed(issuer=nobody, subject=made.name()), SIGNATURE).issued_by is Issuer.OTHER
+
+
+def test_names_are_harmless_and_short() -> None:
+    hostile = made.name((made.ORGANISATION, "\x1b[2J\u202e\nx".encode() + b"\xff"), (made.COMMON_NAME, b"y" * 300))
+    read = read_certificate(signed(issuer=hostile, subject=hostile), SIGNATURE)
+    assert read.issuer == "\\x1b[2J\\x202e\\x0ax\ufffd"
+    assert read.name == "y" * 64 + "…"
+    wide = made.name((made.COMMON_NAME, "Ü".encode("utf-16-be")), tag=0x1E)
+    assert read_certificate(signed(subject=wide), SIGNATURE).name == "Ü"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"validity": sequence(element(0x17, b"260101000000Z"))},
+        {"validity": sequence(*[element(0x17, b"261301000000Z")] * 2)},
+        {"validity": sequence(*[element(0x17, b"2601010000Z")] * 2)},
+        {"validity": sequence(*[element(0x18, b"20510101000000+")] * 2)},
+        {"validity": sequence(*[element(0x0C, b"260101000000Z")] * 2)},
+        {"subject": sequence(sequence(made.NULL))},
+        {"key": sequence(made.ALGORITHM)},
+        {"key": sequence(sequence(made.oid(made.RSA)), element(0x03, b"\0", element(0x02, b"\1")))},
+        {"key": sequence(sequence(made.oid(made.RSA)), element(0x03))},
+        {"key": sequence(sequence(made.oid(made.RSA)), element(0x03, b"\0", sequence(element(0x02, b"\0"))))},
+        {"more": element(0xA3, sequence(sequence(made.oid("551d11"), element(0x04, b"\x30\x7f"))))},
+        {"more": made.alternative_names(*[element(0x82, b"a")] * 5000)},
+        {"serial": b"\1", "algorithm": element(0x02, b"\1")},
+    ],
+)  # fmt: skip
+def test_lying_ones_are_refused(fields: dict[str, bytes]) -> None:
+    with pytest.raises(DerError):
+        read_certificate(signed(**fields), SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    "data", ["", "30", "3080", "308000", "30800000", "30017f", "30810100", "3082000100", "1f8001", "308400000000"]
+)
+def test_lengths_that_are_not_der(data: str) -> None:
+    with pytest.raises(DerError):
+        list(der.read(bytes.fromhex(data)).children())
+
+
+def test_truncated_and_changed_ones_are_refused_or_read() -> None:
+    whole = signed(more=made.alternative_names(element(0x82, b"a.example"), element(0x87, b"\1\2\3\4")))
+    for length in range(len(whole)):
+        with pytest.raises(DerError):
+            read_certificate(whole[:length], SIGNATURE)
+    chance = random.Random(1)
+    for _ in range(3000):
+        changed = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        try:
+            read = read_certificate(bytes(changed), SIGNATURE)
+        except DerError:
+            continue
+        assert process.certificate_of(process.answer_to(bytes(changed), SIGNATURE)) == read
+
+
+def test_a_process_of_its_own_reads_them() -> None:
+    one, other = signed(), signed(serial=b"\7")
+    read = process.read_certificates([(one, SIGNATURE), (b"", 9), (one[:-1], 9), (other, SIGNATURE)])
+    assert read == [read_certificate(one, SIGNATURE), None, None, read_certificate(other, SIGNATURE)]
+
+
+def test_a_process_that_dies_costs_no_more_than_its_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(_signed: bytes, _length: int) -> CertificateFacts:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(process, "read_certificate", die)
+    assert process.read_certificates([(signed(), SIGNATURE)] * 2) == [None, None]
+
+
+def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(_signed: bytes, _length: int) -> CertificateFacts:
+        while True:
+            pass
+
+    monkeypatch.setattr(process, "_MOST_S", 0.2)
+    monkeypatch.setattr(process, "read_certificate", hang)
+    assert process.read_certificates([(signed(), SIGNATURE)]) == [None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"", b"[]", b"{", b"{}", b"[" * 5000, b'{"name": 1}',
+        process.answer_to(signed(), SIGNATURE).replace(b'"names": 0', b'"names": -1'),
+        process.answer_to(signed(), SIGNATURE).replace(b"www", b"\\u001b"),
+        process.answer_to(signed(), SIGNATURE).replace(b"itself", b"nobody"),
+        process.answer_to(signed(), SIGNATURE).replace(b'"not_after_s": ', b'"not_after_s": 9999999999'),
+    ],
+)  # fmt: skip
+def test_an_answer_is_checked(line: bytes) -> None:
+    """The process may have been taken over by what it has read."""
+    assert process.certificate_of(line) is None
