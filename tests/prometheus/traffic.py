@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from random import Random
 
@@ -12,8 +13,10 @@ from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAM
 from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
+from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
+from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target, TracedLibrary
@@ -163,6 +166,7 @@ class Host:
             quotas=True,
             accept_queues=queues,
             overflows_untold=2,
+            certificates=tuple(self._certificate(pid, comm) for pid, (comm, _) in PROCESSES.items()),
         )
         return replace(
             made,
@@ -183,6 +187,13 @@ class Host:
         if self.troubled:
             return shake(self._random, pid, resumed_share=0, failing_share=0.33, slow=400, offload=False, unlucky=0.8)
         return shake(self._random, pid, resumed_share=0.6, failing_share=0.02, slow=1, offload=True)
+
+    def _certificate(self, pid: int, comm: str) -> ServedCertificate:
+        now_s = time.time()
+        until_s = int(now_s) + (3 if self.troubled else 60) * 86_400
+        name, issuer = f"{comm}.example", "An Authority"
+        facts = CertificateFacts(name, 1, 0, until_s, issuer, Issuer.OTHER, "ECDSA P-256", f"{until_s:x}", 1200)
+        return ServedCertificate(443, None, facts, 1, self._shakes, 0, now_s, ProcessLabel(pid, comm))
 
     def _offload(self) -> Offload:
         number = 0 if self.troubled else self._shakes

@@ -49,4 +49,15 @@ def panels() -> list[Any]:
             SHARE,
             (resumed(HOSTS, "service"), "{{service}}"),
         ),
+        lines(
+            "Time until certificates expire",
+            "By service, port and name: of the one that was served last. Below 0 it has expired.",
+            SECONDS,
+            (
+                "min by (service, server_port, tls_server_subject)"
+                f" (ssllatency_certificate_not_after_timestamp_seconds{{{HOSTS}}}) - time()",
+                "{{service}} {{server_port}} {{tls_server_subject}}",
+            ),
+            span=24,
+        ),
     ]

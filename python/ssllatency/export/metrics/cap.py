@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bound on the number of series. What is beyond it is added up in one overflow series for each metric, as OpenTelemetry has
-it; a series stays where it was put, in its own place or in the overflow, so that neither ever falls."""
+it, or left out where a sum would mean nothing; a series stays where it was put, in its own place or in the overflow, so that
+neither ever falls."""
 
 from __future__ import annotations
 
@@ -89,5 +90,6 @@ class Cap:
     def _overflow(self) -> list[Point]:
         values: dict[str, list[Value]] = {family: [value] for family, value in self._kept.items()}
         for (family, _), counted in self._overflown.items():
-            values.setdefault(family, []).extend(counted)
+            if BY_NAME[family].adds:
+                values.setdefault(family, []).extend(counted)
         return [Point(family, IN_OVERFLOW, value, self._began_s) for family, value in self._sums.of(values).items()]

@@ -190,6 +190,7 @@ def _of_handshakes(handshakes: Handshakes) -> Iterator[Found]:
     yield "ssllatency.handshake.in_flight", (), handshakes.in_flight
     for kind in ("dropped", "unattributed", "unsplit", "slept", "partial"):
         yield "ssllatency.losses", labels({names.KIND: f"handshakes_{kind}"}), getattr(handshakes, kind)
+    yield "ssllatency.losses", labels({names.KIND: "certificates_untold"}), handshakes.certificates_untold
 
 
 def _of_tallies(tallies: Tallies) -> Iterator[Found]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ssllatency import __version__
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
+from ssllatency.export.metrics.certificates import expiries
 from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
 from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
 from ssllatency.export.metrics.kept import KeptResults, Stage
@@ -59,6 +60,8 @@ class Exposition:
             points.append(Point(family, labels(dict((*IN_OVERFLOW, *values))), value, self._began_s))
         for service, of in folded.items():
             points += self._points_of(service, of).values()
+        served = (snapshot.handshakes.certificates if snapshot.handshakes else None) or ()
+        points += [Point(*found, self._began_s) for found in expiries(served, self._ledger.labels_of)]
         self._kept.end_reading()
         placed, ended = self._cap.place(points)
         placed += [Point(family, values, value, self._began_s) for family, values, value in self._of_itself(snapshot, own)]

@@ -19,7 +19,8 @@ class MetricKind(StrEnum):
 @dataclass(frozen=True)
 class Family:
     """Metrics of one name. `unit` is UCUM's, as in OpenTelemetry: "s", "By", "1" for a ratio, "{call}" for what is counted.
-    `labels`: beside those of the service, where `by_service`."""
+    `labels`: beside those of the service, where `by_service`. `adds`: the sum of several series
+    means something."""
 
     name: str
     kind: MetricKind
@@ -27,6 +28,7 @@ class Family:
     help: str
     labels: tuple[str, ...] = ()
     by_service: bool = False
+    adds: bool = True
 
     @property
     def prometheus_unit(self) -> str:
@@ -57,6 +59,7 @@ PROTOCOL, VERSION, RESUMED = "tls.protocol.name", "tls.protocol.version", "tls.r
 CIPHER, CURVE, ALERT, SENT, STATE = "tls.cipher", "tls.curve", "tls.alert", "tls.alert.sent", "tls.state"
 PEER_LEFT, UNDELIVERED = "tls.peer.left", "tls.peer.undelivered"
 ERROR, OPERATION, KEY, LANES, PAYER, RESULT = "error.type", "operation", "key", "lanes", "payer", "result"
+PORT, SUBJECT, SERVER_NAME = "server.port", "tls.server.subject", "tls.client.server_name"
 OVERFLOW = "otel.metric.overflow"
 
 C, G, H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
@@ -107,6 +110,9 @@ FAMILIES = (
     Family("ssllatency.handshake.ciphers", C, "{handshake}", "Successful handshakes by cipher suite.", (CIPHER,), True),
     Family("ssllatency.handshake.curves", C, "{handshake}", "Successful handshakes by group of the key exchange.",
            (CURVE,), True),
+    Family("ssllatency.certificate.not_after_timestamp", G, "s",
+           "When the certificate expires that was served last at a port under a name, since the Unix epoch.",
+           (PORT, SUBJECT, KEY, SERVER_NAME), True, adds=False),
     Family("ssllatency.accept_queue.overflows", C, "{connection}",
            "How often a connection found an accept queue of the traced servers full; its client tries again later."),
     Family("ssllatency.accept_queue.untold", C, "{connection}",

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates that were served: their sums and differences, their words, their documents, and the metric."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.export.metrics.cap import Cap
+from ssllatency.export.metrics.certificates import FAMILY, expiries
+from ssllatency.export.metrics.points import Labels, Point, labels
+from ssllatency.model.arithmetic.snapshots import difference, merge
+from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate, since, summed
+from ssllatency.model.handshakes import Handshakes, Label
+from ssllatency.model.process_label import ProcessLabel
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports.documents.document import from_json, to_json
+from ssllatency.reports.rows.handshakes.certificates import certificates
+from ssllatency.reports.text.handshakes.report import render
+
+DAY_S = 86_400
+NOW_S = 1_800_000_000.0
+A = CertificateFacts("a.example", 2, 0, int(NOW_S) + 12 * DAY_S, "R 1", Issuer.OTHER, "RSA-2048", "01", 1391)
+B = replace(
+    A,
+    name="b.example",
+    names=1,
+    not_after_s=A.not_after_s + 3600,
+    issued_by=Issuer.ITSELF,
+    key="ECDSA P-256",
+    serial="02",
+    size=468,
+)
+WORKER, OTHER = ProcessLabel(17, "nginx"), ProcessLabel(18, "nginx")
+
+
+def served(certificate: CertificateFacts | None = A, count: int = 3, **changes: object) -> ServedCertificate:
+    return replace(ServedCertificate(443, None, certificate, 1, count, 0, NOW_S), **changes)  # type: ignore[arg-type]
+
+
+def snapshot_of(handshakes: Handshakes) -> Snapshot:
+    return Snapshot("web1", "6.1.0", "libbpf", "2030-01-31T12:00:00Z", 10.0, (), (), handshakes=handshakes)
+
+
+def measured(*ones: ServedCertificate, by: tuple[Label, ...] = (), untold: int = 0) -> Snapshot:
+    return snapshot_of(Handshakes((), by=by, certificates=tuple(ones), certificates_untold=untold))
+
+
+def told(snapshot: Snapshot) -> tuple[ServedCertificate, ...] | None:
+    assert snapshot.handshakes
+    return snapshot.handshakes.certificates
+
+
+def test_alike_ones_add_up_and_the_first_to_expire_comes_first() -> None:
+    later = replace(B, not_after_s=A.not_after_s + 1)
+    ones = served(later), served(None), served(count=2, last_s=NOW_S + 9, unsuccessful=1), served()
+    assert summed(ones) == (served(count=5, last_s=NOW_S + 9, unsuccessful=1), served(later), served(None))
+    assert summed([served(), served(port=8443)]) == (served(), served(port=8443))
+
+
+def test_what_was_served_in_between() -> None:
+    assert since([served(count=5, unsuccessful=2), served(B)], [served(unsuccessful=1)]) == (
+        *(served(count=2, unsuccessful=1), served(B)),
+    )
+    assert since([served()], [served()]) == ()
+    assert since(None, [served()]) is None
+    assert since([served()], None) == (served(),)
+
+
+def test_snapshots_of_several_hosts_and_of_one_run() -> None:
+    by = (Label.PROCESS,)
+    one = measured(served(process=WORKER), served(process=OTHER), by=by, untold=1)
+    assert told(merge(one, one)) == (served(count=6, process=WORKER), served(count=6, process=OTHER))
+    assert told(merge(one, measured(served(B)))) == (served(count=6), served(B)), "not all tell processes apart"
+    assert told(difference(merge(one, one), one)) == told(one)
+    unknown = snapshot_of(Handshakes(()))
+    assert told(merge(one, unknown)) is not None
+    assert told(merge(unknown, unknown)) is None
+
+
+def test_documents_say_it_and_are_read_again() -> None:
+    snapshot = measured(
+        served(process=WORKER, server_name="none"), served(None, port=0, chain=None), by=(Label.PROCESS,), untold=4
+    )
+    document = json.loads(to_json(snapshot))["handshakes"]
+    assert document["certificates"][1] == {"count": 3, "unsuccessful": 0, "last_s": NOW_S}
+    assert (document["certificates"][0]["process"], document["certificates"][0]["server_name"]) == ("nginx(17)", "none")
+    assert from_json(to_json(snapshot)) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("unsuccessful", 4), ("port", 65536), ("chain", -1), ("count", 1.5), ("certificate", {}), ("last_s", -1)],
+)
+def test_documents_that_can_not_be_are_refused(field: str, value: object) -> None:
+    document = json.loads(to_json(measured(served())))
+    document["handshakes"]["certificates"][0][field] = value
+    with pytest.raises(SsllatencyError, match="certificates"):
+        from_json(json.dumps(document))
+
+
+def test_text_and_marks() -> None:
+    text = render(measured(served(), served(B, server_name="none", unsuccessful=2, chain=None, port=0)))
+    assert (
+        "Certificate of a.example and 1 more (port 443): expires in 12 days (2027-01-27), RSA-2048, issued by R 1,"
+        " 1,391 bytes, sent with 1 more; 3 full handshakes."
+        " Certificate of b.example (asked for no name): expires in 12 days (2027-01-27), ECDSA P-256, issued by itself,"
+        " 468 bytes; 3 full handshakes, 2 of them unsuccessful."
+    ) in " ".join(text.split())
+    (soon,) = certificates(measured(served()).handshakes or Handshakes(()))
+    assert (soon.is_soon, soon.is_bad) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says", "bad"),
+    [
+        ({"not_after_s": int(NOW_S) - 3 * DAY_S}, "expired 3 days before (2027-01-12)", True),
+        ({"not_before_s": int(NOW_S) + DAY_S}, "not valid before 2027-01-16", True),
+        ({"not_after_s": int(NOW_S) + 3600 * 5}, "expires in 5 hours (2027-01-15)", False),
+        ({"issued_by": Issuer.SAME}, "issued by R 1, its own organisation", False),
+        ({"issuer": ""}, "issued by another", False),
+        ({"key": ""}, "key of another kind", False),
+        ({}, "sent with 1 more", False),
+    ],
+)
+def test_words(changes: dict[str, object], says: str, bad: bool) -> None:
+    (row,) = certificates(Handshakes((), certificates=(served(replace(A, **changes)),)))  # type: ignore[arg-type]
+    assert says in row.facts
+    assert row.is_bad == bad
+
+
+def test_many_are_few_lines_and_the_untold_are_said() -> None:
+    ones = [served(replace(A, serial=f"{number:02}", not_after_s=A.not_after_s + number)) for number in range(9)]
+    text = render(measured(*ones, served(None), untold=2))
+    assert text.count("Certificate of a.example") == 4
+    assert "6 more certificates, which are valid as long or longer." in text
+    assert "Certificates: those of 2 full handshakes aren't told." in text
+    assert "Certificate" not in render(measured())
+
+
+def service_of(pid: int) -> Labels | None:
+    return labels({"service": "web"}) if pid in (17, 18) else None
+
+
+def test_the_metric_is_of_what_was_served_last() -> None:
+    renewed = replace(A, not_after_s=A.not_after_s + 90 * DAY_S, serial="03", key="RSA-3072")
+    ones = [
+        served(process=WORKER),
+        served(renewed, process=OTHER, last_s=NOW_S + 1),
+        served(replace(A, key="ECDSA P-256"), process=WORKER),
+        served(B, process=WORKER, port=0),
+        served(None, process=WORKER),
+        served(replace(B, name="gone.example"), process=ProcessLabel(19, "nginx")),
+        served(B),
+    ]
+    values = {tuple(sorted(dict(own).items())): value for _, own, value in expiries(ones, service_of)}
+    place = {"service": "web", "server.port": "443", "tls.server.subject": "a.example"}
+    assert values == {
+        tuple(sorted({**place, "key": "RSA"}.items())): renewed.not_after_s,
+        tuple(sorted({**place, "key": "ECDSA"}.items())): A.not_after_s,
+        tuple(sorted({"service": "web", "tls.server.subject": "b.example", "key": "ECDSA"}.items())): B.not_after_s,
+    }
+
+
+def test_dates_are_not_added_up_where_there_is_no_room() -> None:
+    cap = Cap(1, 0.0)
+    points = [Point(FAMILY, labels({"tls.server.subject": name}), 1e9, 0.0) for name in ("a", "b", "c")]
+    placed, _ = cap.place(points)
+    assert placed == points[:1]
+    assert cap.dropped == 2
