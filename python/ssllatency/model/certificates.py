@@ -11,7 +11,7 @@ from ssllatency.model.process_label import ProcessLabel
 
 
 class Issuer(StrEnum):
-    """Who has issued a certificate, as far as it shows by itself: ITSELF where issuer and subject are the same name, SAME
+    """The issuer of a certificate, as far as it shows by itself: ITSELF where issuer and subject are the same name, SAME
     where they are of the same organisation, else OTHER. Signatures aren't checked."""
 
     ITSELF = "itself"

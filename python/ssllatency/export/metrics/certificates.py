@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the certificates expire that services serve: of each service, port and name the one that was served last."""
+"""Times at which certificates expire: of each service, port and name that of the one that was served last."""
 
 from __future__ import annotations
 

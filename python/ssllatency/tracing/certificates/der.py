@@ -64,5 +64,5 @@ def whole(data: bytes, tag: int) -> Element:
 
 
 def header_size(length: int) -> int:
-    """How many bytes tag and length take in front of so many."""
+    """The bytes that tag and length take in front of so many."""
     return 2 if length < _LONG_LENGTH else 2 + (length.bit_length() + 7) // 8

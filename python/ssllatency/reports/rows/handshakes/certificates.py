@@ -35,7 +35,7 @@ def certificates(handshakes: Handshakes) -> list[CertificateRow]:
 
 
 def untold_sentence(handshakes: Handshakes) -> str:
-    """How many handshakes count at no certificate, "" where all do."""
+    """The sentence about handshakes that count at no certificate, "" where all do."""
     untold = handshakes.certificates_untold
     return f"Certificates: those of {counted(untold, 'full handshake')} aren't told." if untold else ""
 
