@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.fixtures import certificates as made
 from tests.fixtures.certificates import element, sequence, signed
+from tests.fixtures.high_descriptors import high_pipes
 
 from ssllatency.model.certificates import CertificateFacts, Issuer
 from ssllatency.tracing.certificates import der, process
@@ -132,6 +134,20 @@ def test_a_process_of_its_own_reads_them() -> None:
     one, other = signed(), signed(serial=b"\7")
     read = process.read_certificates([(one, SIGNATURE), (b"", 9), (one[:-1], 9), (other, SIGNATURE)])
     assert read == [read_certificate(one, SIGNATURE), None, None, read_certificate(other, SIGNATURE)]
+
+
+def test_it_is_heard_by_a_high_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    with high_pipes(monkeypatch):
+        assert process.read_certificates([(signed(), SIGNATURE)]) == [read_certificate(signed(), SIGNATURE)]
+
+
+@pytest.mark.parametrize("lacking", ["pipe", "fork"])
+def test_there_may_be_no_process(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
+    def lack() -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, lacking, lack)
+    assert process.read_certificates([(signed(), SIGNATURE)]) == [None]
 
 
 def test_a_process_that_dies_costs_no_more_than_its_certificates(monkeypatch: pytest.MonkeyPatch) -> None:

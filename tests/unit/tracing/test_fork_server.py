@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.fixtures.high_descriptors import high_pipes
 from tests.parameters import slow_except
 from tests.waiting import wait_for
 
@@ -108,6 +109,13 @@ def test_a_descriptor_may_stand_for_another_file_as_soon_as_a_reader_is_started(
     finally:
         os.close(descriptor)
         os.close(other)
+
+
+def test_readers_are_heard_by_high_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    with high_pipes(monkeypatch):
+        reading = begun("/etc/hostname")
+        assert reading.fileno() >= 1024
+        assert ended(reading).errors
 
 
 def test_errors_come_in_place_of_answers(tmp_path: Path, forked: list[int]) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import NoReturn
 from ssllatency.fields import Field, FieldError
 from ssllatency.model.certificates import CertificateFacts, Issuer
 from ssllatency.own_processes import helpers
+from ssllatency.stopping import readable
 from ssllatency.tracing.certificates.der import DerError
 from ssllatency.tracing.certificates.reading import LONGEST_NAME, LONGEST_SERIAL, read_certificate
 from ssllatency.tracing.planning.confinement import confine, limit, tie
@@ -38,7 +38,10 @@ def read_certificates(signed: Sequence[tuple[bytes, int]]) -> list[CertificateFa
 
 def _answer(signed: Sequence[tuple[bytes, int]]) -> bytes:
     """The answer of the process; b"" where none can be started, or it takes too long."""
-    receiving, sending = os.pipe()
+    try:
+        receiving, sending = os.pipe()
+    except OSError:
+        return b""
     parent = os.getpid()
     try:
         pid = os.fork()
@@ -63,7 +66,7 @@ def _answer(signed: Sequence[tuple[bytes, int]]) -> bytes:
 def _hear(receiving: int, most: int) -> bytes:
     answer, until = b"", time.monotonic() + _MOST_S
     while len(answer) <= most and (left := until - time.monotonic()) > 0:
-        if select.select([receiving], [], [], left)[0]:
+        if readable([receiving], left):
             piece = os.read(receiving, _PIECE)
             answer += piece
             if not piece:
