@@ -68,19 +68,19 @@ static __always_inline bool is_sequence(const struct asn1_encoding *encoding)
 	return header[1] == DER_TWO_BYTES_OF_LENGTH && (header[2] << 8 | header[3]) + 4 == encoding->length;
 }
 
-/* Hands the certificate over; false where there is no room, or it isn't there. Nothing is copied of one that is too long. */
-static __noinline int hand_over(__u64 encoding_at, __u32 number, __u32 signature_length)
+/* Hands the certificate over, and gives it a number; 0 where there is no room, or it isn't there. Nothing is copied of one that
+ * is too long. */
+static __noinline __u32 hand_over(__u64 encoding_at, __u32 signature_length)
 {
 	struct asn1_encoding encoding = {};
 	struct ssll_certificate *certificate;
-	__u32 size;
+	__u32 size, number;
 
 	if (bpf_probe_read_user(&encoding, sizeof(encoding), (void *)encoding_at) || !is_sequence(&encoding))
 		return 0;
 	certificate = bpf_ringbuf_reserve(&new_certificates, sizeof(*certificate), 0);
 	if (!certificate)
 		return 0;
-	certificate->number = number;
 	certificate->length = encoding.length;
 	certificate->signature_length = signature_length;
 	certificate->pad = 0;
@@ -90,15 +90,30 @@ static __noinline int hand_over(__u64 encoding_at, __u32 number, __u32 signature
 		bpf_ringbuf_discard(certificate, 0);
 		return 0;
 	}
+	number = __sync_fetch_and_add(&last_certificate, 1) + 1;
+	certificate->number = number;
 	bpf_ringbuf_submit(certificate, 0);
-	return 1;
+	return number;
 }
 
-static __always_inline bool may_have_more(enum ssll_shared table, __u32 most)
+/* Hands a certificate over that isn't known yet. Room is taken for it first: without any, each handshake would hand it over.
+ * Another thread that comes upon it meanwhile finds no number, and its handshake counts as untold. */
+static __always_inline __u32 make_known(const struct ssll_certificate_key *key, __u64 encoding_at)
 {
-	__u64 *entries = entries_of(this_process(), table);
+	__u64 *entries = entries_of(key->tgid, SSLL_SHARED_CERTIFICATES);
+	__u32 number = 0;
 
-	return entries && *entries < most;
+	if (!entries || (__s64)*entries >= MOST_OF(SSLL_CERTIFICATES) ||
+	        bpf_map_update_elem(&certificates, key, &number, BPF_NOEXIST))
+		return 0;
+	count(entries);
+	number = hand_over(encoding_at, key->signature_length);
+	if (number) {
+		bpf_map_update_elem(&certificates, key, &number, BPF_EXIST);
+	} else if (!bpf_map_delete_elem(&certificates, key)) {
+		release_entry(key->tgid, SSLL_SHARED_CERTIFICATES);
+	}
+	return number;
 }
 
 /* The number of the certificate whose encoding lies there, which is handed over where it is new; 0 where that can't be. */
@@ -106,7 +121,7 @@ static __noinline __u32 number_of_certificate(__u64 encoding_at, __u64 signature
 {
 	struct ssll_certificate_key key = {.tgid = this_process()};
 	struct asn1_string signature = {};
-	__u32 *number, fresh;
+	__u32 *number;
 
 	if (bpf_probe_read_user(&signature, sizeof(signature), (void *)signature_at) ||
 	        signature.length < SSLL_CERTIFICATE_TELLING_BYTES || signature.length > LARGEST_SIGNATURE)
@@ -116,15 +131,7 @@ static __noinline __u32 number_of_certificate(__u64 encoding_at, __u64 signature
 	            (void *)(signature.bytes + signature.length - SSLL_CERTIFICATE_TELLING_BYTES)))
 		return 0;
 	number = bpf_map_lookup_elem(&certificates, &key);
-	if (number)
-		return *number;
-	if (!may_have_more(SSLL_SHARED_CERTIFICATES, MOST_OF(SSLL_CERTIFICATES)))
-		return 0;
-	fresh = __sync_fetch_and_add(&last_certificate, 1) + 1;
-	if (!hand_over(encoding_at, fresh, signature.length))
-		return 0;
-	number = lookup_or_init_shared(&certificates, &key, &fresh, SSLL_SHARED_CERTIFICATES, MOST_OF(SSLL_CERTIFICATES));
-	return number ? *number : 0;
+	return number ? *number : make_known(&key, encoding_at);
 }
 
 static __always_inline void add_served(const struct ssll_served_key *key, bool success, __s64 chain)
