@@ -26,4 +26,5 @@ def certificates() -> list[bytes]:
     names = made.alternative_names(element(0x82, b"a.example"), element(0x82, b"*.b.example"), element(0x87, bytes(4)))
     other = made.name((made.ORGANISATION, "Élan".encode()), (made.COMMON_NAME, b"R 1"))
     curve = made.signed(more=names, issuer=other)
-    return [curve, made.signed(key=made.rsa_key(2048), more=names), made.signed(issuer=made.name(), subject=other)]
+    lying = made.signed(key=made.NO_ALGORITHM)
+    return [curve, made.signed(key=made.rsa_key(2048), more=names), made.signed(issuer=made.name(), subject=other), lying]

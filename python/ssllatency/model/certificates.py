@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from ssllatency.model.process_label import ProcessLabel
 
+SignedPart = tuple[bytes, int]  # what was signed of a certificate, and the length of its signature
+
 
 class Issuer(StrEnum):
     """The issuer of a certificate, as far as it shows by itself: ITSELF where issuer and subject are the same name, SAME

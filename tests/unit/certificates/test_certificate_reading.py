@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +30,7 @@ KEYS = {
     "Ed448": ("ed448",),
 }
 SIGNATURE = 71  # bytes of one
+GOOD, BAD, LATER = ((signed(serial=bytes([number])), SIGNATURE) for number in (1, 2, 3))
 
 
 def parts(certificate: bytes) -> tuple[bytes, int]:
@@ -92,6 +94,7 @@ def test_names_are_harmless_and_short() -> None:
         {"validity": sequence(*[element(0x0C, b"260101000000Z")] * 2)},
         {"subject": sequence(sequence(made.NULL))},
         {"key": sequence(made.ALGORITHM)},
+        {"key": made.NO_ALGORITHM},
         {"key": sequence(sequence(made.oid(made.RSA)), element(0x03, b"\0", element(0x02, b"\1")))},
         {"key": sequence(sequence(made.oid(made.RSA)), element(0x03))},
         {"key": sequence(sequence(made.oid(made.RSA)), element(0x03, b"\0", sequence(element(0x02, b"\0"))))},
@@ -131,14 +134,15 @@ def test_truncated_and_changed_ones_are_refused_or_read() -> None:
 
 
 def test_a_process_of_its_own_reads_them() -> None:
-    one, other = signed(), signed(serial=b"\7")
-    read = process.read_certificates([(one, SIGNATURE), (b"", 9), (one[:-1], 9), (other, SIGNATURE)])
-    assert read == [read_certificate(one, SIGNATURE), None, None, read_certificate(other, SIGNATURE)]
+    one, other = (signed(), SIGNATURE), (signed(serial=b"\7"), SIGNATURE)
+    none, cut = (b"", 9), (one[0][:-1], 9)
+    read = process.read_certificates([one, none, cut, other])
+    assert read == {one: read_certificate(*one), none: None, cut: None, other: read_certificate(*other)}
 
 
 def test_it_is_heard_by_a_high_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     with high_pipes(monkeypatch):
-        assert process.read_certificates([(signed(), SIGNATURE)]) == [read_certificate(signed(), SIGNATURE)]
+        assert process.read_certificates([GOOD]) == {GOOD: read_certificate(*GOOD)}
 
 
 @pytest.mark.parametrize("lacking", ["pipe", "fork"])
@@ -147,25 +151,46 @@ def test_there_may_be_no_process(monkeypatch: pytest.MonkeyPatch, lacking: str) 
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, lacking, lack)
-    assert process.read_certificates([(signed(), SIGNATURE)]) == [None]
+    assert process.read_certificates([GOOD]) == {}
 
 
-def test_a_process_that_dies_costs_no_more_than_its_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(_signed: bytes, _length: int) -> CertificateFacts:
-        raise RuntimeError("a defect")
+def bad_for(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
+    """Has the process do that where it is to read BAD."""
 
-    monkeypatch.setattr(process, "read_certificate", die)
-    assert process.read_certificates([(signed(), SIGNATURE)] * 2) == [None, None]
+    def read(signed: bytes, length: int) -> CertificateFacts:
+        if (signed, length) == BAD:
+            does()
+        return read_certificate(signed, length)
+
+    monkeypatch.setattr(process, "read_certificate", read)
+
+
+def fail() -> None:
+    raise RuntimeError("a defect")
+
+
+@pytest.mark.parametrize("order", [(GOOD, BAD, LATER), (BAD, GOOD, LATER), (GOOD, LATER, BAD)])
+def test_a_process_that_dies_costs_no_more_than_its_certificate(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[tuple[bytes, int], ...]
+) -> None:
+    bad_for(monkeypatch, lambda: os._exit(1))
+    assert process.read_certificates(order) == {GOOD: read_certificate(*GOOD), LATER: read_certificate(*LATER)}
+
+
+def test_a_defect_costs_no_more_than_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad_for(monkeypatch, fail)
+    read = process.read_certificates([GOOD, BAD, LATER])
+    assert read == {GOOD: read_certificate(*GOOD), BAD: None, LATER: read_certificate(*LATER)}
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(_signed: bytes, _length: int) -> CertificateFacts:
+    def hang() -> None:
         while True:
             pass
 
     monkeypatch.setattr(process, "_MOST_S", 0.2)
-    monkeypatch.setattr(process, "read_certificate", hang)
-    assert process.read_certificates([(signed(), SIGNATURE)]) == [None]
+    bad_for(monkeypatch, hang)
+    assert process.read_certificates([GOOD, BAD]) == {GOOD: read_certificate(*GOOD)}
 
 
 @pytest.mark.parametrize(

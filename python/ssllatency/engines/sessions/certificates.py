@@ -14,7 +14,7 @@ from ssllatency.engines.bpf.running import InFlight
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
-from ssllatency.model.certificates import CertificateFacts, ServedCertificate, summed
+from ssllatency.model.certificates import CertificateFacts, ServedCertificate, SignedPart, summed
 from ssllatency.model.handshakes import Label
 from ssllatency.model.process_label import ProcessLabel
 
@@ -35,7 +35,8 @@ def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
 
 
 class Certificates:
-    """Those of a loaded object. `texts` has the names that clients asked for, `name_of` the names of processes."""
+    """Those of a loaded object. `texts` has the names that clients asked for, `name_of` the names of processes. `untold`: the
+    full handshakes, of those that served() was about, whose certificate couldn't be looked at."""
 
     def __init__(self, loaded: Loadable, request: HandshakeRequest, texts: Texts, name_of: Callable[[int], str]) -> None:
         size = ctypes.sizeof
@@ -44,8 +45,9 @@ class Certificates:
         self._served = loaded.map("served", size(abi.ServedKey), size(abi.Served))
         self._read, self._texts, self._name_of = request.read_certificates, texts, name_of
         self._by_process = Label.PROCESS in request.by
-        self._by_content: dict[tuple[bytes, int], CertificateFacts | None] = {}
+        self._by_content: dict[SignedPart, CertificateFacts | None] = {}
         self._by_number: dict[int, CertificateFacts | None] = {}
+        self.untold = 0
 
     def take(self) -> None:
         """Reads those that were handed over since the last time: each certificate once, whoever serves it."""
@@ -55,9 +57,10 @@ class Certificates:
         fresh = list(dict.fromkeys((signed, length) for _, signed, length in raw if (signed, length) not in self._by_content))
         if len(self._by_content) + len(fresh) > _MOST_KEPT:
             self._by_content.clear()
-        self._by_content |= dict(zip(fresh, self._read(fresh), strict=True))
+        self._by_content |= self._read(fresh)
         for number, signed, length in raw:
-            self._by_number[number] = self._by_content.get((signed, length))
+            if (signed, length) in self._by_content:
+                self._by_number[number] = self._by_content[signed, length]
 
     def served(self) -> tuple[ServedCertificate, ...]:
         """The certificates that were served so far, and where."""
@@ -68,13 +71,15 @@ class Certificates:
         ]
         self.take()  # those of these rows as well
         wall_ns = wall_clock_ns()
-        return summed(self._row(key, value, wall_ns) for key, value in rows)
+        told = [(key, value) for key, value in rows if key.certificate in self._by_number]
+        self.untold = sum(value.count for _, value in rows) - sum(value.count for _, value in told)
+        return summed(self._row(key, value, wall_ns) for key, value in told)
 
     def _row(self, key: abi.ServedKey, value: abi.Served, wall_ns: int) -> ServedCertificate:
         return ServedCertificate(
             port=key.port,
             server_name=self._texts.of(key.name) if key.name_known else None,
-            certificate=self._by_number.get(key.certificate),
+            certificate=self._by_number[key.certificate],
             chain=None if value.chain < 0 else value.chain,
             count=value.count,
             unsuccessful=value.unsuccessful,

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.base import Request
-from ssllatency.model.certificates import CertificateFacts
+from ssllatency.model.certificates import CertificateFacts, SignedPart
 from ssllatency.model.handshakes import Label, PeerPrefix
 
 
@@ -34,7 +34,8 @@ class HandshakeRequest:
     expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep. `peer_prefix`:
     what of an address tells a peer's network. `accept_queues`: gives those of processes, with what occurred since it was asked
     first; None: not known. `read_certificates`: reads the certificates that servers serve, each from what was signed of it and
-    the length of its signature, None for one that is none; None where they aren't looked at.
+    the length of its signature: None for one that is none, and nothing for one that it couldn't look at; None where they aren't
+    looked at.
     """
 
     base: Request
@@ -46,4 +47,4 @@ class HandshakeRequest:
     blocking: bool = False
     peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
     accept_queues: Callable[[Collection[int]], AcceptQueueReading] | None = None
-    read_certificates: Callable[[Sequence[tuple[bytes, int]]], Sequence[CertificateFacts | None]] | None = None
+    read_certificates: Callable[[Sequence[SignedPart]], Mapping[SignedPart, CertificateFacts | None]] | None = None

@@ -340,7 +340,7 @@ class HandshakeSession:
             accept_queues=accept_queues.queues,
             overflows_untold=accept_queues.untold,
             certificates=self._certificates(),
-            certificates_untold=counters.untold,
+            certificates_untold=counters.untold + self._counts.certificates.untold,
         )
 
     def _accept_queues(self) -> AcceptQueueReading:

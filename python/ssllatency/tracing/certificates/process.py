@@ -14,10 +14,9 @@ from dataclasses import asdict
 from typing import NoReturn
 
 from ssllatency.fields import Field, FieldError
-from ssllatency.model.certificates import CertificateFacts, Issuer
+from ssllatency.model.certificates import CertificateFacts, Issuer, SignedPart
 from ssllatency.own_processes import helpers
 from ssllatency.stopping import readable
-from ssllatency.tracing.certificates.der import DerError
 from ssllatency.tracing.certificates.reading import LONGEST_NAME, LONGEST_SERIAL, read_certificate
 from ssllatency.tracing.planning.confinement import confine, limit, tie
 
@@ -28,16 +27,26 @@ _PIECE = 1 << 16
 _LATEST_S = 1 << 38  # the year 9999
 
 
-def read_certificates(signed: Sequence[tuple[bytes, int]]) -> list[CertificateFacts | None]:
-    """The certificates, each of what was signed of it and the length of its signature; None for one that is none."""
-    answer = _answer(signed)
-    lines = answer.split(b"\n")[:-1] if answer else []
-    certificates = [certificate_of(line) for line in lines[: len(signed)]]
-    return certificates + [None] * (len(signed) - len(certificates))
+def read_certificates(signed: Sequence[SignedPart]) -> dict[SignedPart, CertificateFacts | None]:
+    """The certificates, each by what was signed of it and the length of its signature; None for one that is none. One of which
+    no answer comes is left out: where the process ends early, those that are left are read one by one, once."""
+    answers = _answers(signed, until := time.monotonic() + _MOST_S)
+    if len(answers) < len(signed):
+        until += _MOST_S
+        for one in signed[len(answers) :]:
+            answers |= _answers([one], until)
+    return answers
 
 
-def _answer(signed: Sequence[tuple[bytes, int]]) -> bytes:
-    """The answer of the process; b"" where none can be started, or it takes too long."""
+def _answers(signed: Sequence[SignedPart], until: float) -> dict[SignedPart, CertificateFacts | None]:
+    lines = _answer(signed, until).split(b"\n")[:-1]
+    return {one: certificate_of(line) for one, line in zip(signed, lines, strict=False)}
+
+
+def _answer(signed: Sequence[SignedPart], until: float) -> bytes:
+    """The answer of a process; as far as it came where it takes too long, b"" where none can be started."""
+    if time.monotonic() >= until:
+        return b""
     try:
         receiving, sending = os.pipe()
     except OSError:
@@ -54,7 +63,7 @@ def _answer(signed: Sequence[tuple[bytes, int]]) -> bytes:
     helpers.add(pid)
     os.close(sending)
     try:
-        return _hear(receiving, len(signed) * _LONGEST_LINE)
+        return _hear(receiving, len(signed) * _LONGEST_LINE, until)
     finally:
         os.close(receiving)
         with suppress(ProcessLookupError):
@@ -63,8 +72,8 @@ def _answer(signed: Sequence[tuple[bytes, int]]) -> bytes:
         helpers.discard(pid)
 
 
-def _hear(receiving: int, most: int) -> bytes:
-    answer, until = b"", time.monotonic() + _MOST_S
+def _hear(receiving: int, most: int, until: float) -> bytes:
+    answer = b""
     while len(answer) <= most and (left := until - time.monotonic()) > 0:
         if readable([receiving], left):
             piece = os.read(receiving, _PIECE)
@@ -74,7 +83,7 @@ def _hear(receiving: int, most: int) -> bytes:
     return answer
 
 
-def _be_reader(signed: Sequence[tuple[bytes, int]], sending: int, parent: int) -> NoReturn:
+def _be_reader(signed: Sequence[SignedPart], sending: int, parent: int) -> NoReturn:
     status = 1
     try:
         tie(parent)
@@ -91,7 +100,7 @@ def answer_to(signed: bytes, signature_length: int) -> bytes:
     """The answer of the process about one certificate: a line of JSON."""
     try:
         certificate = asdict(read_certificate(signed, signature_length))
-    except DerError:
+    except Exception:  # whatever one of them makes of this, others are to be read
         return b"null\n"
     return json.dumps(certificate).encode() + b"\n"
 

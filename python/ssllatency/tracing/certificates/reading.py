@@ -169,9 +169,10 @@ def _key(info: Element) -> str:
     parts = list(info.children())
     if [part.tag for part in parts] != [SEQUENCE, BIT_STRING]:
         raise DerError("no key")
-    kind, *parameters = parts[0].children()
-    if kind.tag != OBJECT_IDENTIFIER:
+    algorithm = list(parts[0].children())
+    if not algorithm or algorithm[0].tag != OBJECT_IDENTIFIER:
         raise DerError("no key")
+    kind, *parameters = algorithm
     if kind.content in _RSA:
         return f"RSA-{_rsa_bits(parts[1])}"
     if kind.content == _ELLIPTIC:
