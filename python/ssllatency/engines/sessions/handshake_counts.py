@@ -136,7 +136,7 @@ class Counts:
             self._rows.add(abi.Labels(known=1 << abi.Label.OTHER, ending=ending))
         self._rows.release()
         texts = Texts(loaded.map("texts", size(abi.Text), 4).items)
-        self.certificates = certificates.Certificates(loaded, request, texts, self._name_of)
+        self.certificates = certificates.Certificates(loaded, request, texts, self._name_of, self.in_flight)
         self.rows = collect.Rows(
             self.known_places,
             self._name_of,
@@ -195,7 +195,7 @@ class Counts:
             if pid in pids and self._rows.delete(raw_key):
                 self.in_flight.give_back(pid, abi.Shared.ROWS)
         self._tallies.forget(pids, self.in_flight)
-        self.certificates.forget(pids, self.in_flight)
+        self.certificates.forget(pids)
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
             self._comms.pop(pid, None)
