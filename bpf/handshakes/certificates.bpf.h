@@ -40,6 +40,8 @@ const struct ssll_served blank_served = {.chain = -1};
 struct asn1_encoding {
 	__u64 bytes;
 	__s64 length;
+	__s32 modified; /* else than 0: the certificate was changed since, or is still to be encoded */
+	__s32 pad;
 };
 
 struct asn1_string {
@@ -55,12 +57,12 @@ enum {
 	LARGEST_SIGNATURE = 1 << 16,
 };
 
-/* Whether what lies there begins as a DER sequence of just this length. */
+/* Whether what lies there is up to date, and begins as a DER sequence of just this length. */
 static __always_inline bool is_sequence(const struct asn1_encoding *encoding)
 {
 	__u8 header[4] = {};
 
-	if (encoding->length < 128 || encoding->length >= 1 << 16 ||
+	if (encoding->modified || encoding->length < 128 || encoding->length >= 1 << 16 ||
 	        bpf_probe_read_user(header, sizeof(header), (void *)encoding->bytes) || header[0] != DER_SEQUENCE)
 		return false;
 	if (header[1] == DER_ONE_BYTE_OF_LENGTH)

@@ -108,3 +108,9 @@ def test_without_room_in_the_ring_it_gets_no_number(opened: Opened) -> None:
 def test_what_is_no_certificate_gets_no_number(opened: Opened, der: bytes) -> None:
     assert [opened.number_of(b"a" * 64, der), opened.number_of(b"a" * 64)] == [0, 1]
     assert (opened.handed_over(), opened.known()) == ([1], [1])
+
+
+@pytest.mark.parametrize("opened", [(8, RING)], indirect=True)
+def test_an_encoding_that_is_out_of_date_is_not_read(opened: Opened) -> None:
+    """OpenSSL keeps the old bytes of a certificate that was changed, which aren't what it would send."""
+    assert [opened.number_of(b"a" * 64, modified=1), opened.number_of(b"a" * 64)] == [0, 1]
