@@ -103,6 +103,13 @@ static __always_inline void set_go_signature(struct ssll_labels *labels, const s
 		set_label(labels, SSLL_LABEL_SIGNATURE, handshake->signature ? handshake->signature : SSLL_GO_KEY_SIGNED);
 }
 
+/* The kernel's address of the socket that the library reads itself, as long as it is the handshake's; 0 else: which one an
+ * application reads for it is only inferred. */
+static __always_inline __u64 own_socket(const struct ssll_handshake *handshake, bool in_call)
+{
+	return in_call && !(handshake->flags & SSLL_FLAG_FED) ? handshake->socket : 0;
+}
+
 /* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
  * just come back. */
 static __always_inline void finish_handshake(
@@ -153,7 +160,7 @@ static __always_inline void finish_handshake(
 	read_names(ssl, library, &labels);
 	find_endpoint(ssl, library, server, in_call, &labels);
 	if (server && handshake_config.certificates)
-		note_certificate(ssl, library, &labels, in_call ? handshake->socket : 0);
+		note_certificate(ssl, library, &labels, own_socket(handshake, in_call));
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
