@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from ssllatency.model.process_label import ProcessLabel
 
+EARLIEST_S, LATEST_S = -62_135_596_800, 253_402_300_800  # the years 1 and 10000
 SignedPart = tuple[bytes, int]  # what was signed of a certificate, and the length of its signature
 
 

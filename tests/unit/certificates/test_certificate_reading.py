@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -193,6 +194,15 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process.read_certificates([GOOD, BAD]) == {GOOD: read_certificate(*GOOD)}
 
 
+def answer_with(field: bytes, value: bytes) -> bytes:
+    """An answer with another number in one field."""
+    return re.sub(b'("%b": )[-0-9]+' % field, b"\\g<1>%b" % value, process.answer_to(signed(), SIGNATURE))
+
+
+def test_times_of_four_digit_years_are_read() -> None:
+    assert process.certificate_of(answer_with(b"not_after_s", b"253402300799"))
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -200,7 +210,9 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         process.answer_to(signed(), SIGNATURE).replace(b'"names": 0', b'"names": -1'),
         process.answer_to(signed(), SIGNATURE).replace(b"www", b"\\u001b"),
         process.answer_to(signed(), SIGNATURE).replace(b"itself", b"nobody"),
-        process.answer_to(signed(), SIGNATURE).replace(b'"not_after_s": ', b'"not_after_s": 9999999999'),
+        answer_with(b"not_after_s", b"9999999999999"),
+        answer_with(b"not_after_s", b"253402300800"),
+        answer_with(b"not_before_s", b"-62135596801"),
     ],
 )  # fmt: skip
 def test_an_answer_is_checked(line: bytes) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate
+from ssllatency.model.certificates import EARLIEST_S, LATEST_S, CertificateFacts, Issuer, ServedCertificate
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.reports.documents.fields import DocumentField
-
-_EARLIEST_S, _LATEST_S = -62_135_596_800, 253_402_300_800  # the years 1 and 10000
 
 
 def certificate_fields(handshakes: Handshakes) -> dict[str, object]:
@@ -78,4 +76,4 @@ def _read_certificate(certificate: DocumentField) -> CertificateFacts:
 
 
 def _time(field: DocumentField) -> int:
-    return value if _EARLIEST_S <= (value := field.integer()) < _LATEST_S else field.refuse("a time before the year 10000")
+    return value if EARLIEST_S <= (value := field.integer()) < LATEST_S else field.refuse("a time before the year 10000")

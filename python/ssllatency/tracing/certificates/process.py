@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import NoReturn
 
 from ssllatency.fields import Field, FieldError
-from ssllatency.model.certificates import CertificateFacts, Issuer, SignedPart
+from ssllatency.model.certificates import EARLIEST_S, LATEST_S, CertificateFacts, Issuer, SignedPart
 from ssllatency.own_processes import helpers
 from ssllatency.stopping import readable
 from ssllatency.tracing.certificates.reading import LONGEST_NAME, LONGEST_SERIAL, read_certificate
@@ -24,7 +24,6 @@ _MOST_S, _PROCESSOR_S = 5.0, 2
 _LONGEST_LINE = 2048
 _LONGEST_TEXT = 4 * LONGEST_NAME + 8  # each character may be escaped
 _PIECE = 1 << 16
-_LATEST_S = 1 << 38  # the year 9999
 
 
 def read_certificates(signed: Sequence[SignedPart]) -> dict[SignedPart, CertificateFacts | None]:
@@ -117,7 +116,7 @@ def certificate_of(line: bytes) -> CertificateFacts | None:
 def _checked(field: Field) -> CertificateFacts:
     record = field.record(CertificateFacts)
     before, after = record["not_before_s"].integer(), record["not_after_s"].integer()
-    if not max(abs(before), abs(after)) < _LATEST_S:
+    if not (EARLIEST_S <= before < LATEST_S and EARLIEST_S <= after < LATEST_S):
         field.refuse("of our time")
     return CertificateFacts(
         name=_text(record["name"]),
