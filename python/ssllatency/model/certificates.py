@@ -46,8 +46,8 @@ class ServedCertificate:
 
     `process` where handshakes are told apart by it. `port`: 0 where it isn't known. `server_name`: what clients asked for,
     "none" for nothing; None where that wasn't looked at. `certificate`: None for one that couldn't be read, or is too long to
-    be. `chain`: how many certificates are sent with it, None where that isn't known. `unsuccessful`: those of `count` that
-    didn't succeed. `last_s`: when it was served last, seconds since the Unix epoch.
+    be. `chain`: how many certificates were sent with it the last time, None where that isn't known. `unsuccessful`: those of
+    `count` that didn't succeed. `last_s`: when it was served last, seconds since the Unix epoch.
     """
 
     port: int
@@ -63,7 +63,7 @@ class ServedCertificate:
     def identity(self) -> tuple[object, ...]:
         """The key that tells it apart."""
         process = self.process.identity if self.process else None
-        return process, self.port, self.server_name, self.certificate, self.chain
+        return process, self.port, self.server_name, self.certificate
 
 
 def summed(served: Iterable[ServedCertificate]) -> tuple[ServedCertificate, ...]:
@@ -93,7 +93,8 @@ def without_processes(served: Iterable[ServedCertificate]) -> tuple[ServedCertif
 
 def _added(one: ServedCertificate, other: ServedCertificate) -> ServedCertificate:
     count, unsuccessful = one.count + other.count, one.unsuccessful + other.unsuccessful
-    return replace(one, count=count, unsuccessful=unsuccessful, last_s=max(one.last_s, other.last_s))
+    newer = max(one, other, key=lambda each: each.last_s)
+    return replace(newer, count=count, unsuccessful=unsuccessful)
 
 
 def _difference(later: ServedCertificate, earlier: ServedCertificate) -> ServedCertificate:

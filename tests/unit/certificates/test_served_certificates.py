@@ -70,6 +70,13 @@ def test_what_was_served_in_between() -> None:
     assert since([served()], None) == (served(),)
 
 
+def test_another_chain_is_sent_with_the_same_certificate() -> None:
+    """As of a server that was given another chain, or of one where it is known only sometimes."""
+    later = served(count=5, chain=2, last_s=NOW_S + 9)
+    assert since([later], [served()]) == (served(count=2, chain=2, last_s=NOW_S + 9),)
+    assert summed([later, served()]) == summed([served(), later]) == (served(count=8, chain=2, last_s=NOW_S + 9),)
+
+
 def test_snapshots_of_several_hosts_and_of_one_run() -> None:
     by = (Label.PROCESS,)
     one = measured(served(process=WORKER), served(process=OTHER), by=by, untold=1)

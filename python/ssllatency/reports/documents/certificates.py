@@ -38,7 +38,7 @@ def _served(one: ServedCertificate) -> dict[str, object]:
 def read_certificates(handshakes: DocumentField) -> tuple[ServedCertificate, ...] | None:
     """Those of a document, None where it has none. Raises SsllatencyError with the field that is wrong."""
     served = handshakes.optional("certificates")
-    return served.rows(_read_served, "process, port, name, certificate and chain") if served else None
+    return served.rows(_read_served, "process, port, name and certificate") if served else None
 
 
 def _read_served(served: DocumentField) -> tuple[object, ServedCertificate]:
