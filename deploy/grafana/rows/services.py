@@ -51,7 +51,7 @@ def panels() -> list[Any]:
         ),
         lines(
             "Time until certificates expire",
-            "By service, port and name: of the one that was served last. Below 0 it has expired.",
+            "By service, port and name: of the first to expire that a process serves now. Below 0 it has expired.",
             SECONDS,
             (
                 "min by (service, server_port, tls_server_subject)"

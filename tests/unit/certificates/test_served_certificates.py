@@ -152,24 +152,60 @@ def service_of(pid: int) -> Labels | None:
     return labels({"service": "web"}) if pid in (17, 18) else None
 
 
+def dates(*ones: ServedCertificate) -> dict[tuple[str, str, str], float]:
+    """The metric's values, by port, name and kind of key."""
+    return {
+        (dict(own).get("server.port", ""), dict(own)["tls.server.subject"], dict(own)["key"]): value
+        for _, own, value in expiries(ones, service_of)
+    }
+
+
+RENEWED = replace(A, not_after_s=A.not_after_s + 90 * DAY_S, serial="03", key="RSA-3072")
+A_RSA = ("443", "a.example", "RSA")
+
+
 def test_the_metric_is_of_what_was_served_last() -> None:
-    renewed = replace(A, not_after_s=A.not_after_s + 90 * DAY_S, serial="03", key="RSA-3072")
     ones = [
         served(process=WORKER),
-        served(renewed, process=OTHER, last_s=NOW_S + 1),
+        served(RENEWED, process=WORKER, last_s=NOW_S + 1),
         served(replace(A, key="ECDSA P-256"), process=WORKER),
         served(B, process=WORKER, port=0),
         served(None, process=WORKER),
         served(replace(B, name="gone.example"), process=ProcessLabel(19, "nginx")),
         served(B),
     ]
-    values = {tuple(sorted(dict(own).items())): value for _, own, value in expiries(ones, service_of)}
-    place = {"service": "web", "server.port": "443", "tls.server.subject": "a.example"}
-    assert values == {
-        tuple(sorted({**place, "key": "RSA"}.items())): renewed.not_after_s,
-        tuple(sorted({**place, "key": "ECDSA"}.items())): A.not_after_s,
-        tuple(sorted({"service": "web", "tls.server.subject": "b.example", "key": "ECDSA"}.items())): B.not_after_s,
+    assert dates(*ones) == {
+        A_RSA: RENEWED.not_after_s,
+        ("443", "a.example", "ECDSA"): A.not_after_s,
+        ("", "b.example", "ECDSA"): B.not_after_s,
     }
+
+
+def test_of_several_processes_the_first_to_expire_counts() -> None:
+    """Else it would change with each handshake where one worker has been reloaded and another hasn't."""
+    old, new = served(process=WORKER), served(RENEWED, process=OTHER)
+    for old_s, new_s in ((0, 9), (9, 0), (0, 3000)):
+        ones = replace(old, last_s=NOW_S + old_s), replace(new, last_s=NOW_S + new_s)
+        assert dates(*ones) == {A_RSA: A.not_after_s}
+    assert dates(old, replace(new, last_s=NOW_S + 3700)) == {A_RSA: RENEWED.not_after_s}, "it accepts no more connections"
+
+
+def test_what_was_replaced_goes_in_an_hour_whatever_replaced_it() -> None:
+    for other in (replace(RENEWED, key="ECDSA P-256"), replace(RENEWED, name="c.example")):
+        new = ("443", other.name, other.key.split()[0].partition("-")[0])
+        ones = served(process=WORKER), served(other, process=WORKER, last_s=NOW_S + 3500)
+        assert dates(*ones) == {A_RSA: A.not_after_s, new: other.not_after_s}
+        assert dates(*ones, served(other, process=WORKER, last_s=NOW_S + 3700)) == {new: other.not_after_s}
+    elsewhere = served(RENEWED, process=WORKER, port=8443, last_s=NOW_S + 9999)
+    assert A_RSA in dates(served(process=WORKER), elsewhere), "nothing was served at that port since"
+
+
+def test_one_that_can_not_be_read_may_have_replaced_it() -> None:
+    unread = served(None, process=WORKER, last_s=NOW_S + 310)
+    assert dates(served(process=WORKER), unread) == {}
+    assert A_RSA in dates(served(process=WORKER), replace(unread, last_s=NOW_S + 9)), "both may be served"
+    assert A_RSA in dates(served(process=WORKER), replace(unread, process=OTHER))
+    assert A_RSA in dates(served(process=WORKER), replace(unread, server_name="c.example"))
 
 
 def test_dates_are_not_added_up_where_there_is_no_room() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times at which certificates expire: of each service, port and name that of the one that was served last."""
+"""Times at which certificates expire: of each service, port and name the first, of what its processes serve now."""
 
 from __future__ import annotations
 
@@ -10,25 +10,54 @@ from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.model.certificates import CertificateFacts, ServedCertificate
 
 FAMILY = "ssllatency.certificate.not_after_timestamp"
-_Place = tuple[Labels, Labels]
+# What wasn't served for so long, while others were at the same port of the service, is taken to be served no more: another with
+# other names or another kind of key has replaced it, its name is gone, or its process accepts no more connections.
+_A_WHILE_S = 3600.0
+# The same beside one that can't be read, which may have replaced it, or be served as well, with another kind of key.
+_A_LITTLE_S = 300.0
+_Found = tuple[Labels, int, ServedCertificate]
 
 
 def expiries(
     served: Iterable[ServedCertificate], service_of: Callable[[int], Labels | None]
 ) -> Iterator[tuple[str, Labels, float]]:
-    """Family, labels and value. `service_of`: the labels of a process's service, None where it isn't there any more: what it
-    served isn't served now."""
-    last: dict[_Place, ServedCertificate] = {}
+    """Family, labels and value: of each process what it served last, and of these the first to expire. `service_of`: the labels
+    of a process's service, None where it isn't there any more: what it served isn't served now."""
+    last: dict[tuple[int, Labels, Labels], ServedCertificate] = {}
+    first: dict[tuple[Labels, Labels], float] = {}
+    for service, pid, one in _current(list(_of_services(served, service_of))):
+        if one.certificate:
+            place = pid, service, _own(one, one.certificate)
+            if place not in last or last[place].last_s < one.last_s:
+                last[place] = one
+    for (_, service, own), one in last.items():
+        if one.certificate:
+            first[service, own] = min(first.get((service, own), float("inf")), one.certificate.not_after_s)
+    for (service, own), not_after_s in first.items():
+        yield FAMILY, labels(dict((*service, *own))), not_after_s
+
+
+def _of_services(served: Iterable[ServedCertificate], service_of: Callable[[int], Labels | None]) -> Iterator[_Found]:
     for one in served:
         service = service_of(one.process.pid) if one.process else None
-        if service is None or one.certificate is None:
-            continue
-        place = service, _own(one, one.certificate)
-        if place not in last or last[place].last_s < one.last_s:
-            last[place] = one
-    for (service, own), one in last.items():
-        if one.certificate:
-            yield FAMILY, labels(dict((*service, *own))), one.certificate.not_after_s
+        if service is not None and one.process:
+            yield service, one.process.pid, one
+
+
+def _current(found: list[_Found]) -> Iterator[_Found]:
+    """Those that are served still, as far as that shows."""
+    newest: dict[tuple[Labels, int], float] = {}
+    unread: dict[tuple[int, int, str | None], float] = {}
+    for service, pid, one in found:
+        newest[service, one.port] = max(newest.get((service, one.port), 0.0), one.last_s)
+        if one.certificate is None:
+            place = pid, one.port, one.server_name
+            unread[place] = max(unread.get(place, 0.0), one.last_s)
+    for service, pid, one in found:
+        if one.last_s >= max(
+            newest[service, one.port] - _A_WHILE_S, unread.get((pid, one.port, one.server_name), 0.0) - _A_LITTLE_S
+        ):
+            yield service, pid, one
 
 
 def _own(one: ServedCertificate, certificate: CertificateFacts) -> Labels:

@@ -111,7 +111,7 @@ FAMILIES = (
     Family("ssllatency.handshake.curves", C, "{handshake}", "Successful handshakes by group of the key exchange.",
            (CURVE,), True),
     Family("ssllatency.certificate.not_after_timestamp", G, "s",
-           "When the certificate expires that was served last at a port under a name, since the Unix epoch.",
+           "When the first certificate expires that the processes serve at a port under a name, since the Unix epoch.",
            (PORT, SUBJECT, KEY, SERVER_NAME), True, adds=False),
     Family("ssllatency.accept_queue.overflows", C, "{connection}",
            "How often a connection found an accept queue of the traced servers full; its client tries again later."),
