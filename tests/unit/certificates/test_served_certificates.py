@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.cap import Cap
 from ssllatency.export.metrics.certificates import FAMILY, expiries
-from ssllatency.export.metrics.points import Labels, Point, labels
+from ssllatency.export.metrics.ledger import Known
+from ssllatency.export.metrics.points import Point, labels
 from ssllatency.model.arithmetic.snapshots import difference, merge
 from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate, since, summed
 from ssllatency.model.handshakes import Handshakes, Label
@@ -148,19 +150,20 @@ def test_many_are_few_lines_and_the_untold_are_said() -> None:
     assert "Certificate" not in render(measured())
 
 
-def service_of(pid: int) -> Labels | None:
-    return labels({"service": "web"}) if pid in (17, 18) else None
+def known(pid: int) -> Known | None:
+    return Known(STARTS.get(pid, 1), labels({"service": "web"})) if pid in (17, 18) else None
 
 
 def dates(*ones: ServedCertificate) -> dict[tuple[str, str, str], float]:
     """The metric's values, by port, name and kind of key."""
     return {
         (dict(own).get("server.port", ""), dict(own)["tls.server.subject"], dict(own)["key"]): value
-        for _, own, value in expiries(ones, service_of)
+        for _, own, value in expiries(ones, known, 0.0)
     }
 
 
 RENEWED = replace(A, not_after_s=A.not_after_s + 90 * DAY_S, serial="03", key="RSA-3072")
+STARTS: dict[int, int] = {}  # of processes that didn't start with the machine, in ticks since then
 A_RSA = ("443", "a.example", "RSA")
 
 
@@ -198,6 +201,12 @@ def test_what_was_replaced_goes_in_an_hour_whatever_replaced_it() -> None:
         assert dates(*ones, served(other, process=WORKER, last_s=NOW_S + 3700)) == {new: other.not_after_s}
     elsewhere = served(RENEWED, process=WORKER, port=8443, last_s=NOW_S + 9999)
     assert A_RSA in dates(served(process=WORKER), elsewhere), "nothing was served at that port since"
+
+
+def test_what_an_earlier_process_of_the_same_pid_served_is_not_the_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STARTS, WORKER.pid, int(NOW_S * os.sysconf("SC_CLK_TCK")))
+    before, after = served(process=WORKER, last_s=NOW_S - 60), served(B, process=WORKER, last_s=NOW_S + 0.2)
+    assert dates(before, after) == {("443", "b.example", "ECDSA"): B.not_after_s}
 
 
 def test_one_that_can_not_be_read_may_have_replaced_it() -> None:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 
 from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.model.certificates import CertificateFacts, ServedCertificate
 
@@ -15,17 +17,19 @@ FAMILY = "ssllatency.certificate.not_after_timestamp"
 _A_WHILE_S = 3600.0
 # The same beside one that can't be read, which may have replaced it, or be served as well, with another kind of key.
 _A_LITTLE_S = 300.0
+_CLOCKS_S = 1.0  # by so much the times of handshakes and of starts may differ, which are told by other clocks
 _Found = tuple[Labels, int, ServedCertificate]
 
 
 def expiries(
-    served: Iterable[ServedCertificate], service_of: Callable[[int], Labels | None]
+    served: Iterable[ServedCertificate], known: Callable[[int], Known | None], boot_s: float
 ) -> Iterator[tuple[str, Labels, float]]:
-    """Family, labels and value: of each process what it served last, and of these the first to expire. `service_of`: the labels
-    of a process's service, None where it isn't there any more: what it served isn't served now."""
+    """Family, labels and value: of each process what it served last, and of these the first to expire. `known` tells of a
+    process, None where it isn't there any more: what it served isn't served now. `boot_s`: when
+    the machine was started, by the clock of what was served."""
     last: dict[tuple[int, Labels, Labels], ServedCertificate] = {}
     first: dict[tuple[Labels, Labels], float] = {}
-    for service, pid, one in _current(list(_of_services(served, service_of))):
+    for service, pid, one in _current(list(_of_services(served, known, boot_s))):
         if one.certificate:
             place = pid, service, _own(one, one.certificate)
             if place not in last or last[place].last_s < one.last_s:
@@ -37,11 +41,13 @@ def expiries(
         yield FAMILY, labels(dict((*service, *own))), not_after_s
 
 
-def _of_services(served: Iterable[ServedCertificate], service_of: Callable[[int], Labels | None]) -> Iterator[_Found]:
+def _of_services(served: Iterable[ServedCertificate], known: Callable[[int], Known | None], boot_s: float) -> Iterator[_Found]:
     for one in served:
-        service = service_of(one.process.pid) if one.process else None
-        if service is not None and one.process:
-            yield service, one.process.pid, one
+        process = known(one.process.pid) if one.process else None
+        if process is None or one.process is None:
+            continue
+        if one.last_s + _CLOCKS_S >= boot_s + process.started / os.sysconf("SC_CLK_TCK"):  # else another of that PID served it
+            yield process.labels, one.process.pid, one
 
 
 def _current(found: list[_Found]) -> Iterator[_Found]:

@@ -61,7 +61,8 @@ class Exposition:
         for service, of in folded.items():
             points += self._points_of(service, of).values()
         served = (snapshot.handshakes.certificates if snapshot.handshakes else None) or ()
-        points += [Point(*found, self._began_s) for found in expiries(served, self._ledger.labels_of)]
+        boot_s = self._clock() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        points += [Point(*found, self._began_s) for found in expiries(served, self._ledger.known, boot_s)]
         self._kept.end_reading()
         placed, ended = self._cap.place(points)
         placed += [Point(family, values, value, self._began_s) for family, values, value in self._of_itself(snapshot, own)]

@@ -175,9 +175,9 @@ class Ledger:
             for labels, service in self._services.items()
         }
 
-    def labels_of(self, pid: int) -> Labels | None:
-        """Those of the service of a process that was alive at the last reading."""
-        return self._known[pid].labels if pid in self._known else None
+    def known(self, pid: int) -> Known | None:
+        """A process that was alive at the last reading."""
+        return self._known.get(pid)
 
     def _remember(self, pid: int, names: Mapping[int, str]) -> Known:
         if pid not in self._known:
