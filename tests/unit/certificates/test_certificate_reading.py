@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import random
 import re
@@ -192,6 +194,15 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_MOST_S", 0.2)
     bad_for(monkeypatch, hang)
     assert process.read_certificates([GOOD, BAD]) == {GOOD: read_certificate(*GOOD)}
+
+
+def test_it_shares_no_memory_with_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that in which the programs count, which is mapped before the process is forked."""
+    shared = mmap.mmap(-1, mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(shared))
+    bad_for(monkeypatch, lambda: ctypes.memset(address, 1, 1))
+    assert process.read_certificates([GOOD, BAD]) == {GOOD: read_certificate(*GOOD)}
+    assert shared[0] == 0
 
 
 def answer_with(field: bytes, value: bytes) -> bytes:

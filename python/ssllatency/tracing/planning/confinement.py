@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rights that a process gives up before it parses files that strangers wrote, so that a flaw in a parser leads nowhere.
 
-`tie` ties its life to its parent's; `limit` bounds its time and memory; `confine` takes its capabilities and leaves it the
-system calls of pure computation: memory, and the descriptors that it has open. Where the kernel has no seccomp filters that
-much isn't had, and the rest is.
+`tie` ties its life to its parent's; `limit` bounds its time and memory; `confine` takes its capabilities and the memory that it
+shares with others, and leaves it the system calls of pure computation: memory, and the descriptors that it has open. Where the
+kernel has no seccomp filters that much isn't had, and the rest is.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def confine(keep: int) -> None:
     """Closes all descriptors but `keep`, and gives up what only computing doesn't need. There is no way back."""
     close_all_but(keep)
     library = ctypes.CDLL(None, use_errno=True)
+    _unmap_shared(library)
     library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     calls = _CALLS.get(os.uname().machine)
@@ -95,6 +96,17 @@ def confine(keep: int) -> None:
         rules += [CallRule(number, Answer.REFUSED, 2, bits=_PROT_EXEC, otherwise=Answer.ALLOWED) for number in mappings]
         with suppress(OSError):
             limit_to(program(rules, Answer.REFUSED, architecture))
+
+
+def _unmap_shared(library: ctypes.CDLL) -> None:
+    """Unmaps what it could write to for others to see: a process that was forked by a tracer has the memory in which the BPF
+    programs count, and that by which a ring's reader says how far it has read. Nothing here uses it."""
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        addresses, permissions = line.split(maxsplit=2)[:2]
+        if permissions[1] == "w" and permissions[3] == "s":
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            library.munmap(start, end - start)
 
 
 def _drop_capabilities(library: ctypes.CDLL, capset: int) -> None:
