@@ -217,6 +217,14 @@ def test_one_that_can_not_be_read_may_have_replaced_it() -> None:
     assert A_RSA in dates(served(process=WORKER), replace(unread, server_name="c.example"))
 
 
+def test_a_service_with_many_has_the_first_to_expire() -> None:
+    """Whoever makes up names has no more series than that."""
+    ones = [
+        served(replace(A, name=f"{number}.example", not_after_s=A.not_after_s - number), process=WORKER) for number in range(99)
+    ]
+    assert sorted(dates(*ones).values()) == [A.not_after_s - number for number in range(98, 98 - 64, -1)]
+
+
 def test_dates_are_not_added_up_where_there_is_no_room() -> None:
     cap = Cap(1, 0.0)
     points = [Point(FAMILY, labels({"tls.server.subject": name}), 1e9, 0.0) for name in ("a", "b", "c")]

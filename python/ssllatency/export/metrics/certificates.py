@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from ssllatency.export.metrics import families as names
@@ -17,6 +18,8 @@ FAMILY = "ssllatency.certificate.not_after_timestamp"
 _A_WHILE_S = 3600.0
 # The same beside one that can't be read, which may have replaced it, or be served as well, with another kind of key.
 _A_LITTLE_S = 300.0
+# So many series of a service: certificates of its making are no reason why others' counts have no room.
+_MOST_OF_SERVICE = 64
 _CLOCKS_S = 1.0  # by so much the times of handshakes and of starts may differ, which are told by other clocks
 _Found = tuple[Labels, int, ServedCertificate]
 
@@ -24,9 +27,9 @@ _Found = tuple[Labels, int, ServedCertificate]
 def expiries(
     served: Iterable[ServedCertificate], known: Callable[[int], Known | None], boot_s: float
 ) -> Iterator[tuple[str, Labels, float]]:
-    """Family, labels and value: of each process what it served last, and of these the first to expire. `known` tells of a
-    process, None where it isn't there any more: what it served isn't served now. `boot_s`: when
-    the machine was started, by the clock of what was served."""
+    """Family, labels and value: of each process what it served last, and of these the first to expire; of each service those
+    that expire first. `known` tells of a process, None where it isn't there any more: what it served isn't served now.
+    `boot_s`: when the machine was started, by the clock of what was served."""
     last: dict[tuple[int, Labels, Labels], ServedCertificate] = {}
     first: dict[tuple[Labels, Labels], float] = {}
     for service, pid, one in _current(list(_of_services(served, known, boot_s))):
@@ -37,8 +40,11 @@ def expiries(
     for (_, service, own), one in last.items():
         if one.certificate:
             first[service, own] = min(first.get((service, own), float("inf")), one.certificate.not_after_s)
-    for (service, own), not_after_s in first.items():
-        yield FAMILY, labels(dict((*service, *own))), not_after_s
+    listed = Counter[Labels]()
+    for not_after_s, service, own in sorted((not_after_s, *place) for place, not_after_s in first.items()):
+        listed[service] += 1
+        if listed[service] <= _MOST_OF_SERVICE:
+            yield FAMILY, labels(dict((*service, *own))), not_after_s
 
 
 def _of_services(served: Iterable[ServedCertificate], known: Callable[[int], Known | None], boot_s: float) -> Iterator[_Found]:
