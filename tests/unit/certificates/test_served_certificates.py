@@ -150,6 +150,12 @@ def test_many_are_few_lines_and_the_untold_are_said() -> None:
     assert "Certificate" not in render(measured())
 
 
+def test_an_interval_names_those_that_the_one_before_did_not() -> None:
+    before, after = measured(served()), measured(served(count=9, chain=0), served(B))
+    text = render(after, before=before)
+    assert (text.count("Certificate of a.example"), text.count("Certificate of b.example")) == (0, 1)
+
+
 def known(pid: int) -> Known | None:
     return Known(STARTS.get(pid, 1), labels({"service": "web"})) if pid in (17, 18) else None
 

@@ -29,9 +29,10 @@ class CertificateRow:
     is_soon: bool
 
 
-def certificates(handshakes: Handshakes) -> list[CertificateRow]:
-    """A row for each, whoever served it, the first to expire first."""
-    return [_row(one) for one in without_processes(handshakes.certificates or ())]
+def certificates(handshakes: Handshakes, before: Handshakes | None = None) -> list[CertificateRow]:
+    """A row for each, whoever served it, the first to expire first; without those that were served there `before` as well."""
+    known = {one.identity for one in without_processes((before and before.certificates) or ())}
+    return [_row(one) for one in without_processes(handshakes.certificates or ()) if one.identity not in known]
 
 
 def untold_sentence(handshakes: Handshakes) -> str:

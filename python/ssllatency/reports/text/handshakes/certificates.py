@@ -12,9 +12,10 @@ from ssllatency.units import counted
 _MOST = 4
 
 
-def certificates(handshakes: Handshakes, page: Page) -> list[str]:
-    """The first to expire, and how many there are beside them; marked where they have expired or soon will."""
-    served = rows.certificates(handshakes)
+def certificates(handshakes: Handshakes, page: Page, before: Handshakes | None = None) -> list[str]:
+    """The first to expire, and how many there are beside them; marked where they have expired or soon will. `before`: the
+    interval that was reported before this one, whose certificates needn't be repeated."""
+    served = rows.certificates(handshakes, before)
     lines = []
     for one in served[:_MOST]:
         where = f" ({one.where})" if one.where else ""

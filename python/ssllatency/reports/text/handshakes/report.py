@@ -30,7 +30,7 @@ from ssllatency.reports.words.parts import part_names
 
 def render(snapshot: Snapshot, page: Page = PLAIN, before: Snapshot | None = None) -> str:
     """The report, ending in a newline; "" where handshakes weren't measured. ASCII unless the page shows more. `before`: the
-    interval that was reported before this one, whose heading needn't be repeated."""
+    interval that was reported before this one, whose heading and certificates needn't be repeated."""
     return joined(blocks(snapshot, page, before)) if snapshot.handshakes else ""
 
 
@@ -43,7 +43,7 @@ def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> li
         heading(snapshot, page.width, before),
         handshake_endings.summary(handshakes, snapshot.duration_s, page),
         *_times(handshakes, page),
-        handshake_certificates.certificates(handshakes, page),
+        handshake_certificates.certificates(handshakes, page, before.handshakes if before else None),
         handshake_endings.causes(handshakes, page),
         _offload(snapshot, handshakes, page),
         handshake_groups.groups(handshakes, page),
