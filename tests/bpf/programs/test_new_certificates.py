@@ -55,7 +55,11 @@ class Opened:
         held = ctypes.create_string_buffer(der, len(der)), ctypes.create_string_buffer(signature, len(signature))
         encoding = Encoding(ctypes.addressof(held[0]), len(der), modified)
         string = Signature(len(signature), 3, ctypes.addressof(held[1]))
-        self._probe.encoding, self._probe.signature = ctypes.addressof(encoding), ctypes.addressof(string)
+        return self.number_at(ctypes.addressof(encoding), ctypes.addressof(string))
+
+    def number_at(self, encoding: int, signature: int) -> int:
+        """The number of the certificate whose ASN1_ENCODING and ASN1_STRING are said to be there."""
+        self._probe.encoding, self._probe.signature = encoding, signature
         assert kernel.bpf(10, struct.pack("<II", self.object.program_fd("run_certificates"), 0)) == 0  # BPF_PROG_RUN
         return int(self._probe.number)
 
@@ -114,3 +118,25 @@ def test_what_is_no_certificate_gets_no_number(opened: Opened, der: bytes) -> No
 def test_an_encoding_that_is_out_of_date_is_not_read(opened: Opened) -> None:
     """OpenSSL keeps the old bytes of a certificate that was changed, which aren't what it would send."""
     assert [opened.number_of(b"a" * 64, modified=1), opened.number_of(b"a" * 64)] == [0, 1]
+
+
+# Nothing, a small number, no address that a processor has, the kernel's, the end.
+NOWHERE = (0, 16, 1 << 47, 0xFFFF_8880_0000_0000, (1 << 64) - 8)
+
+
+@pytest.mark.parametrize("opened", [(8, RING)], indirect=True)
+def test_pointers_that_lead_nowhere_are_followed_nowhere(opened: Opened) -> None:
+    """A target may have written anything there."""
+    held = ctypes.create_string_buffer(DER, len(DER)), ctypes.create_string_buffer(64)
+    good = Encoding(ctypes.addressof(held[0]), len(DER)), Signature(64, 3, ctypes.addressof(held[1]))
+    lies: list[tuple[ctypes.Structure, ctypes.Structure]] = []
+    for place in NOWHERE:
+        lies += [(Encoding(place, len(DER)), good[1]), (good[0], Signature(64, 3, place))]
+    lies += [(Encoding(ctypes.addressof(held[0]), length), good[1]) for length in (-1, 0, 1 << 16, 1 << 62, -(1 << 63))]
+    lies += [(good[0], Signature(length, 3, ctypes.addressof(held[1]))) for length in (-1, 0, 31, 1 << 30, -(1 << 31))]
+    assert {opened.number_at(*map(ctypes.addressof, pair)) for pair in lies} == {0}
+    encoding, signature = map(ctypes.addressof, good)
+    for place in NOWHERE:
+        assert (opened.number_at(place, signature), opened.number_at(encoding, place)) == (0, 0)
+    assert (opened.handed_over(), opened.known()) == ([], [])
+    assert opened.number_at(encoding, signature) == 1
