@@ -56,7 +56,7 @@ on_what() { # VERSION…: the programs, and the machine
 }
 
 certificate() { # NAME, then the options of its key
-  openssl req -x509 -newkey "${@:2}" -nodes -days 2 -subj /CN=localhost -keyout "$work/$1.key" -out "$work/$1.crt" 2>/dev/null
+  openssl req -x509 -newkey "${@:2}" -nodes -days 90 -subj /CN=localhost -keyout "$work/$1.key" -out "$work/$1.crt" 2>/dev/null
 }
 
 free_ports() { # COUNT: ports that nothing listens on, all different

@@ -27,6 +27,7 @@ _VARYING = (
     (r"^ +(?:round trips|before: \w+|queue|in handshakes|in other work|no processor|CPU quota|asleep) +\d.*\n", ""),
     (r"^ +(?:\((?:on|off) CPU\)|ready to run|rest asleep|losses|peer gone) +\d.*\n", ""),
     (r"^Network and resumption: .*\n(?:[ ].*\n)*\n?", ""),
+    (r"^Certificate of .*\n(?:[ ].*\n)*\n?", ""),  # wrapped where its numbers end
     (r"^Lost:\n\n", ""),  # nothing else
     (r"^(?:ssllatency|Note): \d+ other process.*\n(?:[ ].*\n)*\n?", ""),  # who else maps the libraries
     (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
