@@ -14,7 +14,7 @@ from pathlib import Path
 from ssllatency.errors import SsllatencyError
 from ssllatency.output import files as output_files
 
-_NAME = re.compile(r"ssllatency-\d{8}T\d{6}Z(?:-\d{1,3})?\.jsonl", re.ASCII)
+_NAME = re.compile(r"ssllatency-(\d{8}T\d{6}Z)(?:-\d{1,3})?\.jsonl", re.ASCII)
 _MODE = 0o700
 _MOST_OF_A_SECOND = 100
 
@@ -58,3 +58,27 @@ class Folder:
                 if _NAME.fullmatch(entry.name) and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
                     found.append((Path(entry.path), status.st_size))
         return found
+
+
+def recordings_near(name: str, at_s: float | None) -> list[str]:
+    """The recordings of the folder of this name that may be of that time, the best first: the one that was written next, if it
+    goes back so far, and the last one before. Without a time the newest. SsllatencyError where there is none."""
+    try:
+        found = [entry.name for entry in os.scandir(name) if _NAME.fullmatch(entry.name)]
+    except OSError as error:
+        raise SsllatencyError(f"{name} can't be read: {error.strerror}.") from None
+    names = sorted(found, key=lambda other: other.removesuffix(".jsonl"))
+    if not names:
+        raise SsllatencyError(f"{name} has no recording of `ssllatency watch`: name a file.")
+    before = [other for other in names if at_s is None or _written_s(other) < at_s]
+    return [str(Path(name) / other) for other in (*names[len(before) :][:1], *before[-1:])]
+
+
+def _written_s(name: str) -> float:
+    """The time at which the recording of that name was written, with the whole second that the name tells."""
+    match = _NAME.fullmatch(name)
+    stamp = match[1] if match else "19700101T000000Z"
+    try:
+        return datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() + 1
+    except ValueError:  # a month that there isn't
+        return 0.0

@@ -8,11 +8,13 @@ import errno
 import os
 import stat
 import sys
+from datetime import datetime
 from typing import BinaryIO
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
 from ssllatency.output import files as output_files
+from ssllatency.output.folder import recordings_near
 from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording_reading import from_text
 
@@ -21,10 +23,26 @@ MOST_BYTES = 256 << 20  # of a file that is read
 
 def read(name: str) -> Recording:
     """The recording in a file, - for standard input. What a run has to say about itself goes to standard error."""
-    recording = from_text(_text(name), "standard input" if name == "-" else name)
+    return _with_notes(from_text(_text(name), "standard input" if name == "-" else name))
+
+
+def _with_notes(recording: Recording) -> Recording:
     for note in dict.fromkeys(note for run in recording.runs for note in run.notes):
         tell(f"{recording.label}: {note}")
     return recording
+
+
+def read_near(folder: str, at_s: float | None) -> Recording:
+    """The recording of the folder of `watch` that is of that time, or the last one before it; without a time the newest. Its
+    name, and when it is from, go to standard error. SsllatencyError where there is none."""
+    recording = None
+    for name in recordings_near(folder, at_s):
+        recording = from_text(_text(name), name)
+        if at_s is None or datetime.fromisoformat(recording.started).timestamp() <= at_s:
+            tell(f"{name} is from {recording.started} on.")
+            return _with_notes(recording)
+    began = f"the first is from {recording.started} on" if recording else "there is none"
+    raise SsllatencyError(f"{folder} has no recording of that time, nor of before: {began}.")
 
 
 def _text(name: str) -> str:

@@ -228,6 +228,34 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
             read(name)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], 1),
+        (["--at", "2126-01-01T00:00:00Z"], 1),
+        (["--at", "2030-01-31T12:00:10Z"], 0),  # it goes back so far
+        (["--at", "2030-01-31T11:59:00Z"], None),
+    ],
+)
+def test_the_folder_of_watch_has_the_recording_of_a_time(
+    tmp_path: Path, capsys: Printed, options: list[str], expected: int | None
+) -> None:
+    names = "ssllatency-20300131T120100Z.jsonl", "ssllatency-20300201T120100Z.jsonl"
+    files = [kept(tmp_path, name, recording_of(number + 1, host=f"web{number}")) for number, name in enumerate(names)]
+    assert run(["report", str(tmp_path), *options]) == (1 if expected is None else 0)
+    printed = capsys.readouterr()
+    if expected is None:
+        assert "has no recording of that time, nor of before: the first is from 2030-01-31T12:00:00" in printed.err
+    else:
+        assert f"{files[expected]} is from 2030-01-31T12:00:00" in printed.err
+        assert printed.out
+
+
+def test_a_time_chooses_in_a_folder_alone(before: str, capsys: Printed) -> None:
+    assert run(["report", before, "--at", "1h"]) == 2
+    assert "--at chooses among the recordings of a folder" in capsys.readouterr().err
+
+
 def test_a_pipe_that_the_shell_has_opened_is_read(before: str) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as file:

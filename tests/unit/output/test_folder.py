@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.output.folder import Folder
+from ssllatency.output.folder import Folder, recordings_near
 
 OLD = [f"ssllatency-2020010{number}T000000Z.jsonl" for number in range(1, 6)]
 
@@ -68,3 +69,30 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "gone").rmdir()
     with pytest.raises(SsllatencyError, match="can't be written"):
         folder.keep("text")
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        (None, [4]),
+        ("2020-01-03T00:00:00Z", [2, 1]),
+        ("2020-01-03T12:00:00Z", [3, 2]),
+        ("2019-01-01T00:00:00Z", [0]),
+        ("2021-01-01T00:00:00Z", [4]),
+    ],
+)
+def test_the_recording_of_a_time_is_the_next_or_the_one_before(tmp_path: Path, time: str | None, expected: list[int]) -> None:
+    for name in (*OLD, "notes.txt"):
+        (tmp_path / name).write_text("")
+    found = recordings_near(str(tmp_path), at(time) if time else None)
+    assert found == [str(tmp_path / OLD[number]) for number in expected]
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(SsllatencyError, match="has no recording of `ssllatency watch`"):
+        recordings_near(str(tmp_path), None)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from ssllatency.cli import options
 from ssllatency.cli.kept import history
@@ -26,13 +27,17 @@ EXAMPLES = (
     ("ssllatency report before.jsonl", "as text"),
     ("ssllatency report before.jsonl --html page.html", "as a page to send or print"),
     ("ssllatency report before.jsonl --intervals --json", "a document for each interval, a line each"),
+    ("ssllatency report incidents --at 03:12", "what `watch` has recorded there of that time"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     parser.add_argument("file", metavar="FILE", nargs="?",
-                        help="a recording, or documents of schema ssllatency/1, - for standard input")  # fmt: skip
+                        help="a recording, or documents of schema ssllatency/1, - for standard input; or the folder of "
+                        "`watch`, whose newest is taken")  # fmt: skip
+    parser.add_argument("--at", metavar="TIME", type=history.moment,
+                        help="of a folder, the recording of that time, or the last one before it")  # fmt: skip
     parser.add_argument("--by-process", action="store_true", help="print a section for each process")
     parser.add_argument("--intervals", action="store_true", help="print a report for each interval instead of one for all")
     options.add_verbose_option(parser)
@@ -46,9 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the report."""
-    if history.asked(arguments) == bool(arguments.file):
+    if history.asked(arguments) == bool(arguments.file) or (arguments.at is not None and not arguments.file):
         raise SsllatencyError("name one measurement: a FILE, or --prometheus URL --service NAME.", 2)
-    recording = recordings.read(arguments.file) if arguments.file else history.recording(arguments)
+    recording = _of_file(arguments) if arguments.file else history.recording(arguments)
     if arguments.html:
         html.write(arguments.html, recording)
         return 0
@@ -63,6 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
             text = "\n".join(_reports(snapshot, page, by_process=arguments.by_process))
             show(text, end="\n" if arguments.intervals else "", colour=page.colour)
     return 0
+
+
+def _of_file(arguments: argparse.Namespace) -> Recording:
+    """The recording of the file, or of the folder, in which case its name is told."""
+    if Path(arguments.file).is_dir():
+        return recordings.read_near(arguments.file, arguments.at)
+    if arguments.at is not None:
+        raise SsllatencyError("--at chooses among the recordings of a folder: name that, as watch -o does.", 2)
+    return recordings.read(arguments.file)
 
 
 def _tell_timeline(recording: Recording, page: Page) -> None:
