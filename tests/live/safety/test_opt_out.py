@@ -16,6 +16,7 @@ from tests.live.commands.trace import Document, Trace, TraceError, count
 from tests.live.servers.file_systems import openssl_in
 from tests.live.servers.late import Late, late
 from tests.live.victims.hooked import code_bounds
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 5
@@ -75,6 +76,38 @@ def test_alone_it_is_refused(certificates: Path, libssl: Path) -> None:
         Trace(off.process.pid),
     ):
         pass
+
+
+@pytest.fixture
+def unit() -> Iterator[Path]:
+    """A group of control, as systemd makes one for a unit."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    tops = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
+    if not tops or not os.access(tops[0], os.W_OK):
+        pytest.skip("there is no cgroup 2 that can be written")
+    folder = tops[0] / f"ssllatency-test-{os.getpid()}.service"
+    folder.mkdir()
+    yield folder
+    wait_for(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+def test_whom_the_hosts_owner_names_is_not_touched(certificates: Path, libssl: Path, unit: Path, tmp_path: Path) -> None:
+    """By /etc/ssllatency/never, which only this trace sees: an overlay of its own has it in /etc."""
+    (tmp_path / "etc" / "ssllatency").mkdir(parents=True)
+    (tmp_path / "etc" / "ssllatency" / "never").write_text(f"unit {unit.name}\n")
+    script = f'mount -t overlay -o lowerdir={tmp_path}/etc:/etc overlay /etc && exec "$@"'
+    within = ("sh", "-c", f'echo $$ >{unit}/cgroup.procs && exec "$@"', "sh")
+    with served_by(libssl, certificates, *within) as named, served_by(libssl, certificates) as plain:
+        untouched = code_of(named.process.pid, libssl)
+        pids, prefix = (named.process.pid, plain.process.pid), ("unshare", "--mount", "sh", "-c", script, "sh")
+        with Trace(*pids, options=("--by-process",), prefix=prefix) as trace:
+            for server in (named, plain):
+                server.do(f"serve {TIMES}", TIMES)
+            assert code_of(named.process.pid, libssl) == untouched
+    assert (counted(trace.document, plain), counted(trace.document, named)) == (TIMES, 0)
+    (note,) = [note for note in trace.document["notes"] if f"(PID {named.process.pid})" in note]
+    assert f"is in /etc/ssllatency/never (unit {unit.name}): no probe is set there." in note
 
 
 def test_who_comes_when_all_share_the_probes_is_told_of(certificates: Path, libssl: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opting out by a variable of the environment, as the kernel shows it."""
+"""Opting out by a variable of the environment, as the kernel shows it, and by the host's file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import wait_for
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
-from ssllatency.targets import VARIABLE, all_processes, has_opted_out, listing, opt_out_reason, survey
+from ssllatency.targets import VARIABLE, all_processes, has_opted_out, listing, opt_out, opt_out_reason, read_never, survey
 from ssllatency.tracing.jfr.attach import open_jvm
 
 LIBSSL = FileFacts(("libssl",), "", "aa11", name="OpenSSL")
@@ -79,6 +79,78 @@ def test_the_list_says_who_is_left_alone_and_by_whom(
     schema.check(document)
     reasons = {one["pid"]: one["tls"][0]["reason"] for one in document["processes"]}
     assert reasons == {10: None, 11: "it has SSLLATENCY_OFF in its environment (user 33)", 12: reasons[11]}
+
+
+ENTRIES = [
+    ("comm postgres", True),
+    ("comm post", False),
+    ("exe /usr/lib/postgresql/bin/postgres", True),
+    ("exe postgres", False),
+    ("unit db.service", True),
+    ("unit db", True),
+    ("unit databases.slice", True),
+    ("unit d", False),
+    ("user 33", True),
+    ("user www-data", True),
+    ("user 3", False),
+    ("# comm postgres", False),
+    ("comm nginx\n\n  comm  postgres # never", True),
+]
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Path:
+    """A process 7 below a /proc: the folder."""
+    folder = tmp_path / "proc" / "7"
+    folder.mkdir(parents=True)
+    (folder / "environ").write_bytes(b"PATH=/bin\0")
+    (folder / "comm").write_text("postgres\n")
+    (folder / "exe").symlink_to("/usr/lib/postgresql/bin/postgres (deleted)")
+    (folder / "cgroup").write_text("0::/databases.slice/db.service\n")
+    (folder / "status").write_text("Name:\tpostgres\nUid:\t33\t33\t33\t33\n")
+    return folder.parent
+
+
+@pytest.fixture
+def never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The host's file, which isn't there yet."""
+    file = tmp_path / "never"
+    monkeypatch.setattr(opt_out, "NEVER", file)
+    monkeypatch.setattr(opt_out._Read, "version", None)
+    monkeypatch.setattr(opt_out._Read, "entries", ())
+    return file
+
+
+@pytest.mark.parametrize(("text", "expected"), ENTRIES)
+def test_the_hosts_owner_names_processes(postgres: Path, never: Path, text: str, expected: bool) -> None:
+    assert not has_opted_out(7, postgres)
+    never.write_text(text)
+    assert has_opted_out(7, postgres) == expected
+    if expected:
+        entry = " ".join(text.splitlines()[-1].partition("#")[0].split())
+        assert opt_out_reason(7, postgres) == f"is in {never} ({entry})"
+    assert not has_opted_out(8, postgres)
+
+
+def test_the_file_is_read_again_when_it_has_changed(postgres: Path, never: Path) -> None:
+    for text, expected in (("comm nginx", False), ("comm postgres", True), ("nonsense", True), ("", False)):
+        never.write_text(text)
+        assert has_opted_out(7, postgres) == expected, text
+    never.unlink()
+    assert not has_opted_out(7, postgres)
+
+
+@pytest.mark.parametrize("text", ["comm", "postgres", "comm nginx\npid 7", "Comm postgres"])
+def test_a_line_that_cannot_be_understood_stops_it(never: Path, text: str) -> None:
+    never.write_text(text)
+    with pytest.raises(SsllatencyError, match=f"line {len(text.splitlines())} of {never} isn't understood"):
+        read_never()
+
+
+def test_a_file_that_cannot_be_read_stops_it(never: Path) -> None:
+    never.mkdir()
+    with pytest.raises(SsllatencyError, match=r"can't be read \(is not a regular file\), so nobody knows"):
+        read_never()
 
 
 def test_a_jvm_is_not_spoken_to(tmp_path: Path) -> None:

@@ -24,15 +24,18 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
 from ssllatency.targets import (
+    NEVER,
     VARIABLE,
     CodeState,
     Numbers,
     code_state,
     has_opted_out,
+    has_variable,
     mapped_numbers,
     opt_out_reason,
     process_of,
     read_maps,
+    read_never,
 )
 from ssllatency.targets.processes import all_pids
 from ssllatency.tracing.resolve import Resolved, library_of
@@ -53,6 +56,7 @@ OWN_LINKS = (
 def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) -> Resolved:
     """The targets without the processes that must not get probes, which the notes name, and how the probes of the others are
     linked. SsllatencyError where nothing is left, or the options allow no other way."""
+    read_never()  # before anything is attached, also where nobody is there yet
     linking = decide(request)
     shared = not linking.each_process
     states = _states_of_all(resolved.images, everyone=shared)
@@ -71,7 +75,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
     )
     left = {pid for image in images for pid in image.pids}
     if not left and not getattr(arguments, "wait", False):
-        raise SsllatencyError(f"{sentence} No other process is left to trace: restart it without {_cause(states)}.")
+        raise SsllatencyError(f"{sentence} No other process is left to trace: {_remedy(states)}.")
     if endangered and linking.method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
         raise SsllatencyError(
             f"{sentence} This kernel can't spare it where many are traced: name up to {LINK_EACH_PROCESS} by -p."
@@ -177,9 +181,12 @@ def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[Trace
     return f"{'; '.join(said)}: no probe is set there."
 
 
-def _cause(states: Mapping[int, Mapping[int, CodeState]]) -> str:
-    is_off = any(state is CodeState.OFF for of_image in states.values() for state in of_image.values())
-    return VARIABLE if is_off else "what patches it"
+def _remedy(states: Mapping[int, Mapping[int, CodeState]]) -> str:
+    """Return what would let the processes be traced."""
+    off = {pid for of_image in states.values() for pid, state in of_image.items() if state is CodeState.OFF}
+    if not off:
+        return "restart it without what patches it"
+    return f"restart it without {VARIABLE}" if any(map(has_variable, off)) else f"{NEVER} has to say otherwise"
 
 
 def _name(pid: int) -> str:
