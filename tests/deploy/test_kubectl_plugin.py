@@ -15,13 +15,20 @@ from tests.deploy.rights import TOP
 KREW = TOP / "deploy" / "krew"
 PLUGIN = KREW / "kubectl-ssllatency"
 FAKE = """#!/bin/sh
+printf '%s\\n' "$*" >>"$0.asked"
+if [ "$1 $2" = "get pods" ]; then
+  run=$(sed -n 's/.*--env=SSLLATENCY_RUN=\\([^ ]*\\).*/\\1/p' "$0.asked")
+  printf 'web-1 \\nnode-debugger-node-7-aaaaa other\\nnode-debugger-node-7-bbbbb x %s y\\n' "$run"
+  exit 0
+fi
 if [ "$1" = get ]; then
   [ "$3" != missing ] || { echo 'Error from server (NotFound): pods "missing" not found' >&2; exit 1; }
   [ "$3" != pending ] || { printf ' 11-22'; exit 0; }
   printf 'node-7 11-22'
   exit 0
 fi
-printf '%s\\n' "$@"
+[ "$1" != debug ] || printf '%s\\n' "$@"
+[ "$1" != debug ] || [ ! -e "${0%/*}/fails" ] || exit 3
 """
 
 
@@ -44,6 +51,23 @@ def test_it_debugs_the_pods_node_and_traces_that_pod_alone(tmp_path: Path) -> No
     assert {"-i", "--profile=sysadmin", "--image=registry.example/tls:1"} <= set(asked)
     assert "-t" not in asked  # standard input is no terminal
     assert asked[asked.index("--") + 1 :] == ["ssllatency", "handshakes", "--pod", "11-22", "-d", "10", "--by", "sni peer"]
+
+
+@pytest.mark.parametrize("more", [[], ["--", "--fail-if", "failure > 1%"]])
+def test_the_debugging_pod_is_deleted_and_no_other(tmp_path: Path, more: list[str]) -> None:
+    done = run(tmp_path, "handshakes", "web-1", "-n", "shop", *more)
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "kubectl.asked").read_text().splitlines()
+    assert [line for line in asked if line.startswith("delete")] == [
+        "delete pod node-debugger-node-7-bbbbb -n shop --wait=false"
+    ]
+
+
+def test_its_status_is_the_commands(tmp_path: Path) -> None:
+    (tmp_path / "fails").touch()
+    done = run(tmp_path, "handshakes", "web-1")
+    assert done.returncode == 3
+    assert "delete pod node-debugger-node-7-bbbbb --wait=false" in (tmp_path / "kubectl.asked").read_text()
 
 
 @pytest.mark.parametrize(
