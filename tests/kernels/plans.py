@@ -27,7 +27,7 @@ _COUNTS = (
 )
 ENGINES = ("engine bcc", "engine bpftrace")
 SIGNED = ("signed return addresses",)
-_RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
+_RIGHTS = ("three capabilities", "three capabilities perf", "events of tracefs", "seccomp")
 _LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
 # The last one can't be undone.
 ODD = (

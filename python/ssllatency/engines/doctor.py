@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ssllatency.engines.bpf import tracefs
 from ssllatency.engines.bpf.objects import is_outdated, object_path
 from ssllatency.errors import SsllatencyError
 from ssllatency.host import preemption
@@ -206,11 +207,18 @@ def _replaced_files(host: Host) -> Finding:
 
 def _perf_events(host: Host) -> Finding | None:
     """Before Linux 6.6 uprobes are perf events. Those asked for CAP_SYS_ADMIN until 5.8, and again since 6.16 and in stable
-    kernels of July 2025 ("perf: Revert to requiring CAP_SYS_ADMIN for uprobes"): the version doesn't tell."""
+    kernels of July 2025 ("perf: Revert to requiring CAP_SYS_ADMIN for uprobes"): the version doesn't tell. Events of tracefs do
+    as well, for who may write there."""
     match = re.match(r"(\d+)\.(\d+)", host.release)
     if not match or (int(match[1]), int(match[2])) >= _MULTI_UPROBES or "CAP_SYS_ADMIN" in _capabilities(host):
         return None
-    detail = f"on Linux {host.release} uprobes are perf events, for which an updated kernel asks for CAP_SYS_ADMIN"
+    places = (host.root / place.relative_to("/") / "uprobe_events" for place in tracefs.PLACES)
+    if any(os.access(place, os.W_OK, effective_ids=True) for place in places):
+        return Finding("perf events", True, "uprobes can be set by events of tracefs")
+    detail = (
+        f"on Linux {host.release} uprobes are perf events, for which an updated kernel asks for CAP_SYS_ADMIN, or for a "
+        "tracefs that may be written to (CAP_DAC_OVERRIDE)"
+    )
     return Finding("perf events", False, detail, f"sudo {host.command or host.program}")
 
 

@@ -51,6 +51,8 @@ for line in sys.stdin:
 NOBODY = "65533"  # a user whom no server runs as
 THREE = ("bpf", "perfmon", "sys_ptrace")
 ALL = (*THREE, "checkpoint_restore", "dac_read_search")
+# A tracefs that no other process sees, as systemd mounts it for all.
+WITH_TRACEFS = ("unshare", "--mount", "sh", "-ec", 'mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"', "sh")
 
 
 @pytest.fixture
@@ -208,6 +210,15 @@ def test_perf_events_ask_for_sys_admin_or_work(certificates: Path, home: Path) -
             server.wait_idle()
     assert_exact(trace.document, exchanges)
     assert done.returncode == 0 or "CAP_SYS_ADMIN" in done.stderr
+
+
+def test_events_of_tracefs_serve_without_sys_admin(certificates: Path, home: Path) -> None:
+    """As on Linux 5.15 to 6.5, which attach by perf events alone. What was defined goes once the perf events are gone."""
+    prefix = (*WITH_TRACEFS, *dropped(home, *THREE, "dac_override"))
+    with Nginx(certificates) as server, Trace(server.master_pid, options=("--attach", "perf"), prefix=prefix) as trace:
+        exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+        server.wait_idle()
+    assert_exact(trace.document, exchanges)
 
 
 def test_without_any_right_targets_says_what_it_could_not_see(certificates: Path, home: Path) -> None:

@@ -240,6 +240,16 @@ def test_perf_events_may_ask_for_more(host: Host, release: str, held: str, found
     assert can_trace(host) is None
 
 
+def test_a_tracefs_that_may_be_written_to_serves_as_well(host: Host) -> None:
+    host = holding(FIVE_CAPABILITIES, 1000)(replace(host, release="6.1.0"))
+    (without,) = (finding for finding in findings(host) if finding.name == "perf events")
+    assert not without.ok
+    assert "CAP_DAC_OVERRIDE" in without.detail
+    write(host.root, "sys/kernel/tracing/uprobe_events", "")
+    (found,) = (finding for finding in findings(host) if finding.name == "perf events")
+    assert found.ok
+
+
 def test_paranoia_matters_only_without_sys_admin(host: Host) -> None:
     host = saying("proc/sys/kernel/perf_event_paranoid", "3\n")(host)
     assert "perf_event_paranoid" not in [finding.name for finding in findings(host)]

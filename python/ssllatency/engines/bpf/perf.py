@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uprobes by perf event with a cookie, by system calls alone, for engines without libbpf.
 
-The file is opened by the kernel only, and nothing is written to tracefs: the probe goes when its descriptors are closed.
-Since Linux 5.15 (commit 82e6b1eee6a8) a perf event's link carries a cookie.
+The file is opened by the kernel only: the probe goes when its descriptors are closed. Since Linux 5.15 (commit 82e6b1eee6a8) a
+perf event's link carries a cookie. Where the kernel asks for CAP_SYS_ADMIN for a uprobe that is a perf event of its own, one of
+tracefs is enabled instead (tracefs.py); else nothing is written there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf import kernel, tracefs
 from ssllatency.engines.bpf.loadable import Closable
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
@@ -26,15 +27,19 @@ _BPF_LINK_CREATE, _BPF_PERF_EVENT = 28, 41
 
 
 class PerfProbe:
-    """A probe: the perf event, and the link of the program to it."""
+    """A probe: the perf event, the link of the program to it, and the definition in tracefs where it has one."""
 
-    def __init__(self, event: int, link: int) -> None:
-        self._descriptors = [link, event]
+    def __init__(self, descriptors: list[int], definition: str = "") -> None:
+        self._descriptors, self._definition = descriptors, definition
 
     def close(self) -> None:
         """Detaches; may be called twice. Takes the kernel about 0.1 s, where no other process has the descriptors."""
         while self._descriptors:
             os.close(self._descriptors.pop(0))
+        events = tracefs.events() if self._definition else None
+        if events:
+            events.remove(self._definition)
+        self._definition = ""
 
 
 def leave_to_the_kernel(probes: Sequence[Closable]) -> None:
@@ -85,14 +90,35 @@ def open_event(attributes: bytes, *, pid: int, cpu: int) -> int:
     return event
 
 
+def _enable_event(events: tracefs.Events, path: str, offset: int, pid: int, *, at_return: bool) -> tuple[int, str]:
+    """The perf event of a site that tracefs defines, and the definition's name; OSError where the kernel refuses."""
+    file = os.open(path, os.O_PATH | os.O_CLOEXEC)  # a name without the spaces that the path may have
+    try:
+        name, attributes = events.define(f"/proc/self/fd/{file}", offset, at_return=at_return)
+    finally:
+        os.close(file)
+    try:
+        return open_event(attributes, pid=pid, cpu=0 if pid == -1 else -1), name
+    except OSError:
+        events.remove(name)
+        raise
+
+
 def attach(program: int, path: str, offset: int, cookie: int, *, pid: int = -1, at_return: bool = False) -> PerfProbe:
     """Attaches the program with that descriptor at `offset` of the file at `path`; `pid` -1 is every process.
 
     OSError where the kernel refuses.
     """
-    event = _open_event(path, offset, pid, at_return=at_return)
+    definition = ""
+    try:
+        event = _open_event(path, offset, pid, at_return=at_return)
+    except PermissionError:
+        events = tracefs.events()
+        if events is None:
+            raise
+        event, definition = _enable_event(events, path, offset, pid, at_return=at_return)
     link = kernel.bpf(_BPF_LINK_CREATE, struct.pack("<IIIIQ", program, event, _BPF_PERF_EVENT, 0, cookie))
     if link < 0:
-        os.close(event)
+        PerfProbe([event], definition).close()
         raise OSError(-link, os.strerror(-link))
-    return PerfProbe(event, link)
+    return PerfProbe([link, event], definition)

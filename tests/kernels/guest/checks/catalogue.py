@@ -70,6 +70,7 @@ CHECKS: dict[str, Check] = {
     "signed return addresses": signed.counted,
     "three capabilities": targets.three_capabilities,
     "three capabilities perf": partial(targets.three_capabilities, "--attach", "perf"),
+    "events of tracefs": targets.events_of_tracefs,
     "seccomp": targets.filtered,
     "nothing left": partial(leavings.after, leavings.interrupted),
     "nothing left perf": partial(leavings.after, leavings.interrupted, "--attach", "perf"),

@@ -178,6 +178,18 @@ def three_capabilities(*options: str) -> dict[str, Any]:
     return run()
 
 
+def events_of_tracefs() -> dict[str, Any]:
+    """Nobody with these and CAP_DAC_OVERRIDE counts exactly by perf events, which tracefs defines where the kernel asks for
+    CAP_SYS_ADMIN; no definition stays."""
+    prefix = as_nobody(f"-all,{_THREE},+dac_override")
+    nginx = server()
+    with Trace(nginx.master_pid, options=("--attach", "perf"), prefix=prefix) as trace:
+        expected = connect(nginx)
+    definitions = Path("/sys/kernel/tracing/uprobe_events")
+    wait_for(lambda: "ssllatency" not in definitions.read_text(), 60.0)
+    return assert_document(trace.document, expected)
+
+
 def as_nobody(capabilities: str) -> tuple[str, ...]:
     """The prefix that runs a command as a user whom no server runs as, with these capabilities, as setpriv wants them said."""
     folder = Path(tempfile.mkdtemp())

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Definitions of uprobes in a tracefs that is made up: what is written there, and by whom it is removed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.waiting import wait_for
+
+from ssllatency.engines.bpf import tracefs
+from ssllatency.engines.bpf.tracefs import Events
+
+# Defines an event, says so, and waits.
+DEFINES = """
+import sys
+from pathlib import Path
+from ssllatency.engines.bpf.tracefs import Events
+events = Events(Path(sys.argv[1]))
+group = Path(sys.argv[1], "events", events._group, "site_1")
+group.mkdir(parents=True)
+(group / "id").write_text("7")
+events.define("/proc/self/fd/3", 16, at_return=False)
+print(events._group, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "uprobe_events").write_text("p:others/event /bin/true:0x1000\n")
+    return tmp_path
+
+
+def lines(folder: Path) -> list[str]:
+    """What was written, after what was there."""
+    return (folder / "uprobe_events").read_text().splitlines()[1:]
+
+
+@pytest.mark.parametrize(("at_return", "kind"), [(False, "p"), (True, "r")])
+def test_a_definition_goes_with_its_probe(folder: Path, monkeypatch: pytest.MonkeyPatch, at_return: bool, kind: str) -> None:
+    monkeypatch.setattr(tracefs, "_numbers", itertools.count(3))
+    events = Events(folder)
+    name = f"ssllatency_{os.getpid()}/site_3"
+    (folder / "events" / name).mkdir(parents=True)
+    (folder / "events" / name / "id").write_text("1234\n")
+    defined, attributes = events.define("/proc/self/fd/9", 0x1F0, at_return=at_return)
+    assert defined == name
+    assert attributes[:16] == bytes((2, 0, 0, 0, 72, 0, 0, 0, 0xD2, 4, 0, 0, 0, 0, 0, 0))
+    assert lines(folder) == [f"{kind}:{name} /proc/self/fd/9:0x1f0"]
+    events.remove(name)
+    os.close(events._remover)  # as at the tracer's end
+    wait_for(lambda: lines(folder)[1:] == [f"-:{name}"])
+
+
+def test_many_that_are_no_longer_used_are_removed_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracefs, "_MOST_UNUSED", 2)
+    monkeypatch.setattr(tracefs, "_numbers", itertools.count(1))
+    events = Events(folder)
+    names = [f"ssllatency_{os.getpid()}/site_{number}" for number in range(1, 4)]
+    for name in names:
+        (folder / "events" / name).mkdir(parents=True)
+        (folder / "events" / name / "id").write_text("1")
+        events.remove(events.define("/proc/self/fd/9", 1, at_return=False)[0])
+    wait_for(lambda: lines(folder)[3:] == [f"-:{name}" for name in names])
+    os.close(events._remover)
+
+
+def test_those_of_a_killed_process_are_removed(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", DEFINES, folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout
+        group = process.stdout.readline().strip()
+        assert lines(folder) == [f"p:{group}/site_1 /proc/self/fd/3:0x10"]
+        process.kill()
+    wait_for(lambda: lines(folder)[1:] == [f"-:{group}/site_1"])
+
+
+def test_a_tracefs_that_may_not_be_written_to_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracefs, "PLACES", (tmp_path / "nothing", tmp_path / "uprobe_events"))
+    monkeypatch.setattr(tracefs._Opened, "events", None)
+    assert tracefs.events() is None
