@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.screens.terminal import Terminal
 from tests.live.servers.roots import in_root
 from tests.programs import needed
 
@@ -76,6 +77,15 @@ def run(root: Path, *words: str) -> str:
 def install(root: Path, *packages: str) -> None:
     """By apt, without what is only recommended."""
     run(root, "apt-get", "install", "-y", "-q", "--no-install-recommends", *packages)
+
+
+def assert_top_opens(*command: str) -> None:
+    """The screen of `top` opens in a terminal of 80 columns, and ends."""
+    with Terminal(command) as terminal:
+        lines = terminal.wait_for(lambda text: "HS/S" in text, 60.0).splitlines()
+        assert len(lines) <= 24
+        terminal.press("q")
+        assert terminal.wait_for_end() == 0
 
 
 def files(root: Path) -> set[str]:

@@ -16,7 +16,7 @@ from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import Trace, count, losses
 from tests.live.conftest import certificates
 from tests.live.servers.nginx import Nginx
-from tests.packages.roots import PACKAGES, SCREEN, SCREENS, built
+from tests.packages.roots import PACKAGES, SCREEN, SCREENS, assert_top_opens, built
 from tests.programs import needed
 
 __all__ = ["certificates"]
@@ -68,6 +68,12 @@ def test_its_bill_of_materials_lists_what_is_in_it(container: tuple[str, ...]) -
 
 def test_the_screen_of_top_comes_along(container: tuple[str, ...]) -> None:
     assert said_in(container, "python3", "-I", "-B", "-c", SCREEN) == SCREENS
+
+
+def test_top_opens_in_a_terminal(container: tuple[str, ...], certificates: Path) -> None:
+    with Nginx(certificates) as server:
+        rights = "--cap-add=BPF,PERFMON,SYS_PTRACE"
+        assert_top_opens(*container, "-it", rights, NAME, "top", "-p", str(server.master_pid))
 
 
 def said_in(container: tuple[str, ...], program: str, *words: str) -> str:

@@ -17,7 +17,7 @@ from tests.live.commands.trace import Trace, count, losses
 from tests.live.conftest import certificates
 from tests.live.servers.nginx import Nginx
 from tests.live.servers.roots import in_root
-from tests.packages.roots import SCREEN, SCREENS, built, debian, files, install, run
+from tests.packages.roots import SCREEN, SCREENS, assert_top_opens, built, debian, files, install, run
 
 __all__ = ["certificates"]
 
@@ -61,6 +61,7 @@ def test_it_traces_and_leaves_nothing(root: Path, kind: str, certificates: Path)
         with RootsTrace(root, server.master_pid) as trace:
             Client(server.port["rsa"], TLS_1_3).connect_times(TIMES)
             server.wait_idle()
+        assert_top_opens(*in_root(root, "env", CACHE, "ssllatency", "top", "-p", str(server.master_pid)))
     assert "nginx" in json.dumps(targets)
     assert [count(trace.document, name) for name in ("SSL_do_handshake", "rsa_ossl_private_encrypt")] == [TIMES, TIMES]
     assert losses(trace.document) == {}
