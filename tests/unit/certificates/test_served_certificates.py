@@ -145,7 +145,7 @@ def test_many_are_few_lines_and_the_untold_are_said() -> None:
     ones = [served(replace(A, serial=f"{number:02}", not_after_s=A.not_after_s + number)) for number in range(9)]
     text = render(measured(*ones, served(None), untold=2))
     assert text.count("Certificate of a.example") == 4
-    assert "6 more certificates, which are valid as long or longer." in text
+    assert "6 more certificates, none of which is known to expire earlier." in text
     assert "Certificates: those of 2 full handshakes aren't told." in text
     assert "Certificate" not in render(measured())
 
@@ -188,6 +188,14 @@ def test_the_metric_is_of_what_was_served_last() -> None:
         ("443", "a.example", "ECDSA"): A.not_after_s,
         ("", "b.example", "ECDSA"): B.not_after_s,
     }
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"), [("RSA-4096", "RSA"), ("ECDSA P-384", "ECDSA"), ("ECDSA", "ECDSA"), ("ML-DSA-44", "ML-DSA-44"), ("", "")]
+)
+def test_kinds_of_keys(key: str, kind: str) -> None:
+    (point,) = expiries([served(replace(A, key=key), process=WORKER)], known, 0.0)
+    assert dict(point[1]).get("key", "") == kind
 
 
 def test_of_several_processes_the_first_to_expire_counts() -> None:

@@ -74,7 +74,7 @@ def _current(found: list[_Found]) -> Iterator[_Found]:
 
 def _own(one: ServedCertificate, certificate: CertificateFacts) -> Labels:
     """A server may serve one certificate for each kind of key."""
-    kind = certificate.key.partition(" ")[0].partition("-")[0]
+    kind = "RSA" if certificate.key.startswith("RSA-") else certificate.key.partition(" ")[0]
     asked = one.server_name or ""
     port = str(one.port) if one.port else ""
     return labels({names.PORT: port, names.SUBJECT: certificate.name, names.KEY: kind, names.SERVER_NAME: asked})

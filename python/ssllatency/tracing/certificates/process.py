@@ -21,8 +21,8 @@ from ssllatency.tracing.certificates.reading import LONGEST_NAME, LONGEST_SERIAL
 from ssllatency.tracing.planning.confinement import confine, limit, tie
 
 _MOST_S, _PROCESSOR_S = 5.0, 2
-_LONGEST_LINE = 2048
-_LONGEST_TEXT = 4 * LONGEST_NAME + 8  # each character may be escaped
+_LONGEST_LINE = 4096
+_LONGEST_TEXT = 8 * LONGEST_NAME + 8  # each character may be escaped, as \x10ffff is
 _PIECE = 1 << 16
 
 

@@ -23,5 +23,5 @@ def certificates(handshakes: Handshakes, page: Page, before: Handshakes | None =
         wrapped = page.wrapped(text, "", "  ")
         lines += [page.marked(line, FINDING) for line in wrapped] if one.is_bad or one.is_soon else wrapped
     if served[_MOST:]:
-        lines.append(f"{counted(len(served) - _MOST, 'more certificate')}, which are valid as long or longer.")
+        lines.append(f"{counted(len(served) - _MOST, 'more certificate')}, none of which is known to expire earlier.")
     return [*lines, *page.wrapped(rows.untold_sentence(handshakes), "", "  ")]
