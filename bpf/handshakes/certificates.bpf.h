@@ -105,7 +105,7 @@ static __always_inline __u32 make_known(const struct ssll_certificate_key *key, 
 	__u64 *entries = entries_of(key->tgid, SSLL_SHARED_CERTIFICATES);
 	__u32 number = 0;
 
-	if (!entries || (__s64)*entries >= MOST_OF(SSLL_CERTIFICATES) ||
+	if (!entries || (__s64)*entries >= SSLL_CERTIFICATES_OF_PROCESS ||
 	        bpf_map_update_elem(&certificates, key, &number, BPF_NOEXIST))
 		return 0;
 	count(entries);
@@ -139,7 +139,7 @@ static __noinline __u32 number_of_certificate(__u64 encoding_at, __u64 signature
 static __always_inline void add_served(const struct ssll_served_key *key, bool success, __s64 chain)
 {
 	struct ssll_served *value =
-	        lookup_or_init_shared(&served, key, &blank_served, SSLL_SHARED_SERVED, MOST_OF(SSLL_SERVED));
+	        lookup_or_init_shared(&served, key, &blank_served, SSLL_SHARED_SERVED, SSLL_SERVED_OF_PROCESS);
 
 	if (!value) {
 		count(&handshake_counters.untold);

@@ -24,9 +24,11 @@ class Batch(IntEnum):
 
 class CertificateSize(IntEnum):
     CERTIFICATE_TELLING_BYTES = 32
-    CERTIFICATES = 1024
-    SERVED = 2048
-    CERTIFICATE_MOST_BYTES = 4096
+    CERTIFICATES = 16384
+    CERTIFICATES_OF_PROCESS = 768
+    SERVED = 16384
+    SERVED_OF_PROCESS = 1536
+    CERTIFICATE_MOST_BYTES = 8192
 
 
 class ClientCertificate(IntEnum):
@@ -600,11 +602,11 @@ class Certificate(ctypes.Structure):
         ("length", ctypes.c_uint32),
         ("signature_length", ctypes.c_uint32),
         ("pad", ctypes.c_uint32),
-        ("bytes", ctypes.c_uint8 * 4096),
+        ("bytes", ctypes.c_uint8 * 8192),
     )
 
 
-assert ctypes.sizeof(Certificate) == 4112
+assert ctypes.sizeof(Certificate) == 8208
 
 
 class CertificateKey(ctypes.Structure):

@@ -43,8 +43,8 @@ def test_callbacks_take_as_long_as_they_say(name: str) -> None:
     assert losses(shakes.document) == {}
 
 
-def test_what_a_callback_signs_is_no_private_key_of_the_handshake() -> None:
-    """The one that makes a certificate signs it; the handshake uses another key, or that one once."""
+def test_each_handshake_counts_the_key_that_it_uses_once() -> None:
+    """Also where a callback makes a certificate and signs it, with the key that the handshake uses then."""
     with started(NEEDED[-1], "callbacks") as program, Shakes(program.pid, options=("--by", "sni,resumed")) as shakes:
         program.run()
     signed = [single for single in shakes.singles if single["labels"]["resumed"] == "no"]

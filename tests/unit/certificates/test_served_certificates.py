@@ -12,6 +12,7 @@ import pytest
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.cap import Cap
 from ssllatency.export.metrics.certificates import FAMILY, expiries
+from ssllatency.export.metrics.collect import of_host
 from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Point, labels
 from ssllatency.model.arithmetic.snapshots import difference, merge
@@ -224,11 +225,28 @@ def test_what_an_earlier_process_of_the_same_pid_served_is_not_the_new_ones(monk
 
 
 def test_one_that_can_not_be_read_may_have_replaced_it() -> None:
-    unread = served(None, process=WORKER, last_s=NOW_S + 310)
-    assert dates(served(process=WORKER), unread) == {}
-    assert A_RSA in dates(served(process=WORKER), replace(unread, last_s=NOW_S + 9)), "both may be served"
-    assert A_RSA in dates(served(process=WORKER), replace(unread, process=OTHER))
-    assert A_RSA in dates(served(process=WORKER), replace(unread, server_name="c.example"))
+    old = served(process=WORKER, server_name="a.example")
+    unread = served(None, process=WORKER, server_name="a.example", last_s=NOW_S + 310)
+    assert dates(old, unread) == {}
+    assert A_RSA in dates(old, replace(unread, last_s=NOW_S + 9)), "both may be served"
+    assert A_RSA in dates(old, replace(unread, process=OTHER))
+    assert A_RSA in dates(old, replace(unread, server_name="c.example"))
+
+
+def test_a_busy_one_that_can_not_be_read_hides_no_other_names() -> None:
+    """All are served to whoever asks for whatever, as far as that is known."""
+    unread = served(None, process=WORKER, last_s=NOW_S + 3500)
+    assert A_RSA in dates(served(process=WORKER), unread)
+    assert dates(served(process=WORKER), replace(unread, last_s=NOW_S + 3700)) == {}
+
+
+def test_those_that_can_not_be_read_are_a_loss() -> None:
+    found = [
+        value
+        for family, own, value in of_host(measured(served(), served(None, count=4), untold=2))
+        if family == "ssllatency.losses" and dict(own)["kind"] == "certificates_untold"
+    ]
+    assert found == [6]
 
 
 def test_a_service_with_many_has_the_first_to_expire() -> None:

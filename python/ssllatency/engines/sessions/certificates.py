@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from ssllatency import abi
@@ -19,11 +20,14 @@ from ssllatency.model.certificates import CertificateFacts, ServedCertificate, S
 from ssllatency.model.handshakes import Label
 from ssllatency.model.process_label import ProcessLabel
 
-_NEW_BYTES = 256 << 10  # room for those that come between two looks, about 60
+_NEW_BYTES = 512 << 10  # room for those that come between two looks, about 60
 _MOST_KEPT = 4096  # certificates; those of processes that have ended among them
-_MANY_NEW = abi.CertificateSize.CERTIFICATES // 4  # so many, or this long after the last time, it is seen which processes ended
+_MANY_NEW = 256  # so many, or this long after the last time, it is seen which processes ended
 _LOOK_S = 10.0
+_IDLE_NS = 3600 * 10**9  # what wasn't served for so long makes room, where a process has used more than half of its share
+_MOST_WAITING, _TRIES = 64, 3  # certificates that no answer came about, as where no process could be started
 _Row = tuple[abi.ServedKey, abi.Served]
+_Waiting = tuple[int, SignedPart, int]  # the certificate's number, what was signed of it, and how often it is to be tried
 _MAPS = {"certificates": abi.CertificateSize.CERTIFICATES, "served": abi.CertificateSize.SERVED}
 
 
@@ -52,12 +56,29 @@ class _Tables:
             (abi.ServedKey.from_buffer_copy(key), abi.Served.from_buffer_copy(value)) for key, value in self._served.items()
         ]
 
-    def by_number(self) -> dict[int, int]:
-        """The processes, each by the number of a certificate of its own."""
-        return {
-            int.from_bytes(number, "little"): abi.CertificateKey.from_buffer_copy(key).tgid
+    def known(self) -> list[tuple[bytes, int, int]]:
+        """The key of each certificate, its process and its number."""
+        return [
+            (key, abi.CertificateKey.from_buffer_copy(key).tgid, int.from_bytes(number, "little"))
             for key, number in self._known.items()
-        }
+        ]
+
+    def take_idle(self, before_ns: int, settled: int) -> list[_Row]:
+        """Frees what wasn't served since then by processes that use more than half of their share: where it was served. Numbers
+        after `settled` are left, as their first handshake may not be in the table yet."""
+        rows, known, most = self.served(), self.known(), abi.CertificateSize
+        full = _over(Counter(key.tgid for key, _ in rows), most.SERVED_OF_PROCESS // 2)
+        full |= _over(Counter(pid for _, pid, _ in known), most.CERTIFICATES_OF_PROCESS // 2)
+        fresh = {key.certificate for key, value in rows if value.last_ns >= before_ns}
+        taken = []
+        for key, value in rows:
+            if key.tgid in full and value.last_ns < before_ns and self._served.delete(bytes(key)):
+                self._in_flight.give_back(key.tgid, abi.Shared.SERVED)
+                taken.append((key, value))
+        for raw_key, pid, number in known:
+            if pid in full and 0 < number <= settled and number not in fresh and self._known.delete(raw_key):
+                self._in_flight.give_back(pid, abi.Shared.CERTIFICATES)
+        return taken
 
     def take_out(self, pids: Collection[int]) -> list[_Row]:
         """Frees what is kept of processes that have ended: where they had served certificates."""
@@ -66,8 +87,7 @@ class _Tables:
             if key.tgid in pids and self._served.delete(bytes(key)):
                 self._in_flight.give_back(key.tgid, abi.Shared.SERVED)
                 taken.append((key, value))
-        for raw_key, _ in list(self._known.items()):
-            pid = abi.CertificateKey.from_buffer_copy(raw_key).tgid
+        for raw_key, pid, _ in self.known():
             if pid in pids and self._known.delete(raw_key):
                 self._in_flight.give_back(pid, abi.Shared.CERTIFICATES)
         return taken
@@ -75,7 +95,7 @@ class _Tables:
 
 class Certificates:
     """Those of a loaded object. `texts` has the names that clients asked for, `name_of` the names of processes. `untold`: the
-    full handshakes, of those that served() was about, whose certificate couldn't be looked at.
+    full handshakes, of those that served() was about, that aren't kept any more, or whose certificate wasn't read.
 
     A server that forks for each connection would fill the tables soon: what processes that have ended served is summed up here.
     """
@@ -95,6 +115,7 @@ class Certificates:
         self._by_process = Label.PROCESS in request.by
         self._by_content: dict[SignedPart, CertificateFacts | None] = {}
         self._by_number: dict[int, CertificateFacts | None] = {}
+        self._waiting: list[_Waiting] = []
         self._of_ended: tuple[ServedCertificate, ...] = ()
         self._untold_of_ended = self.untold = 0
         self._new, self._looked_s = 0, time.monotonic()
@@ -107,9 +128,10 @@ class Certificates:
         self._take_new()
         if self._new >= _MANY_NEW or time.monotonic() - self._looked_s >= _LOOK_S:
             self._new, self._looked_s = 0, time.monotonic()
-            gone = {pid for pid in set(self._tables.by_number().values()) if not self._alive(pid)}
-            if gone:
-                self._add_ended(self._take_out(gone))
+            settled = self._settled
+            gone = {pid for pid in {pid for _, pid, _ in self._tables.known()} if not self._alive(pid)}
+            self._add_ended(self._take_out(gone))
+            self._add_ended(self._tables.take_idle(time.monotonic_ns() - _IDLE_NS, settled))
 
     def served(self) -> tuple[ServedCertificate, ...]:
         """The certificates that were served so far, and where."""
@@ -118,13 +140,14 @@ class Certificates:
         rows = self._tables.served()
         self._take_new()  # those of these rows as well
         told = self._told(rows)
-        self.untold = self._untold_of_ended + _count(rows) - sum(one.count for one in told)
+        self.untold = self._untold_of_ended
         return summed([*self._of_ended, *told])
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees what is kept of processes that have ended."""
-        rows = self._take_out(pids)
-        self._untold_of_ended += _count(rows) - sum(one.count for one in self._told(rows))
+        forgotten = self._told(self._take_out(pids))
+        forgotten += [one for one in self._of_ended if one.process and one.process.pid in pids]
+        self._untold_of_ended += sum(one.count for one in forgotten if one.certificate is None)
         self._of_ended = tuple(one for one in self._of_ended if one.process is None or one.process.pid not in pids)
 
     def close(self) -> None:
@@ -132,42 +155,47 @@ class Certificates:
         self._ring.close()
 
     def _take_new(self) -> None:
-        raw = [(one.number, _signed(one), one.signature_length) for one in self._ring.records(abi.Certificate)]
-        if not raw or self._read is None:
+        new = [(one.number, (_signed(one), one.signature_length), _TRIES) for one in self._ring.records(abi.Certificate)]
+        asked = [*self._waiting, *new]
+        if not asked or self._read is None:
             return
-        self._new += len(raw)
-        fresh = list(dict.fromkeys((signed, length) for _, signed, length in raw if (signed, length) not in self._by_content))
+        self._new += len(new)
+        fresh = list(dict.fromkeys(signed for _, signed, _ in asked if signed not in self._by_content))
         if len(self._by_content) + len(fresh) > _MOST_KEPT:
             self._by_content.clear()
         self._by_content |= self._read(fresh)
-        for number, signed, length in raw:
-            if (signed, length) in self._by_content:
-                self._by_number[number] = self._by_content[signed, length]
+        for number, signed, _ in asked:
+            if signed in self._by_content:
+                self._by_number[number] = self._by_content[signed]
+        left = [(number, signed, tries - 1) for number, signed, tries in asked if signed not in self._by_content and tries > 1]
+        self._waiting = left[:_MOST_WAITING]
 
     def _take_out(self, pids: Collection[int]) -> list[_Row]:
         """Frees what the kernel keeps of processes that have ended; their certificates stay known until the next time."""
         self._take_new()  # what they had handed over last, too
-        numbers, settled = self._tables.by_number(), self._settled  # later ones may not be in the table yet
+        numbers, settled = {number for _, _, number in self._tables.known()}, self._settled  # later ones may not be there yet
+        numbers |= {key.certificate for key, _ in self._tables.served()}
         self._by_number = {number: one for number, one in self._by_number.items() if number in numbers or number > settled}
         self._settled = max(self._by_number, default=settled)
         return self._tables.take_out(pids)
 
     def _add_ended(self, rows: list[_Row]) -> None:
-        told = self._told(rows)
-        self._untold_of_ended += _count(rows) - sum(one.count for one in told)
-        kept = sorted(summed([*self._of_ended, *told]), key=lambda one: -one.last_s)
+        if not rows:
+            return
+        kept = sorted(summed([*self._of_ended, *self._told(rows)]), key=lambda one: -one.last_s)
         self._untold_of_ended += sum(one.count for one in kept[_MOST_KEPT:])
         self._of_ended = tuple(kept[:_MOST_KEPT])
 
     def _told(self, rows: Iterable[_Row]) -> list[ServedCertificate]:
+        """What no answer came about is a certificate that couldn't be read, and may have replaced another."""
         wall_ns = wall_clock_ns()
-        return [self._row(key, value, wall_ns) for key, value in rows if key.certificate in self._by_number]
+        return [self._row(key, value, wall_ns) for key, value in rows]
 
     def _row(self, key: abi.ServedKey, value: abi.Served, wall_ns: int) -> ServedCertificate:
         return ServedCertificate(
             port=key.port,
             server_name=self._texts.of(key.name) if key.name_known else None,
-            certificate=self._by_number[key.certificate],
+            certificate=self._by_number.get(key.certificate),
             chain=None if value.chain < 0 else value.chain,
             count=value.count,
             unsuccessful=value.unsuccessful,
@@ -176,8 +204,8 @@ class Certificates:
         )
 
 
-def _count(rows: Iterable[_Row]) -> int:
-    return sum(value.count for _, value in rows)
+def _over(held: Counter[int], most: int) -> set[int]:
+    return {pid for pid, count in held.items() if count > most}
 
 
 def _signed(one: abi.Certificate) -> bytes:

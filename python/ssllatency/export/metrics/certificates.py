@@ -16,7 +16,8 @@ FAMILY = "ssllatency.certificate.not_after_timestamp"
 # What wasn't served for so long, while others were at the same port of the service, is taken to be served no more: another with
 # other names or another kind of key has replaced it, its name is gone, or its process accepts no more connections.
 _A_WHILE_S = 3600.0
-# The same beside one that can't be read, which may have replaced it, or be served as well, with another kind of key.
+# The same beside one that can't be read, which may have replaced it, or be served as well, with another kind of key; only where
+# names that were asked for are told apart: else it may be that of another name.
 _A_LITTLE_S = 300.0
 # So many series of a service: certificates of its making are no reason why others' counts have no room.
 _MOST_OF_SERVICE = 64
@@ -62,7 +63,7 @@ def _current(found: list[_Found]) -> Iterator[_Found]:
     unread: dict[tuple[int, int, str | None], float] = {}
     for service, pid, one in found:
         newest[service, one.port] = max(newest.get((service, one.port), 0.0), one.last_s)
-        if one.certificate is None:
+        if one.certificate is None and one.server_name is not None:
             place = pid, one.port, one.server_name
             unread[place] = max(unread.get(place, 0.0), one.last_s)
     for service, pid, one in found:

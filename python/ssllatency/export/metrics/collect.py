@@ -190,7 +190,13 @@ def _of_handshakes(handshakes: Handshakes) -> Iterator[Found]:
     yield "ssllatency.handshake.in_flight", (), handshakes.in_flight
     for kind in ("dropped", "unattributed", "unsplit", "slept", "partial"):
         yield "ssllatency.losses", labels({names.KIND: f"handshakes_{kind}"}), getattr(handshakes, kind)
-    yield "ssllatency.losses", labels({names.KIND: "certificates_untold"}), handshakes.certificates_untold
+    yield "ssllatency.losses", labels({names.KIND: "certificates_untold"}), _without_facts(handshakes)
+
+
+def _without_facts(handshakes: Handshakes) -> int:
+    """The full handshakes of which it isn't known when their certificate expires."""
+    unread = sum(one.count for one in handshakes.certificates or () if one.certificate is None)
+    return handshakes.certificates_untold + unread
 
 
 def _of_tallies(tallies: Tallies) -> Iterator[Found]:

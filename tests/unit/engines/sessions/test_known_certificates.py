@@ -65,10 +65,11 @@ class Kernel:
         """Has the process hold one less."""
         self.held[pid, table] -= 1
 
-    def serve(self, pid: int, number: int, count: int = 1, signed: bytes = b"signed") -> None:
+    def serve(self, pid: int, number: int, count: int = 1, signed: bytes = b"signed", signature: int = 0) -> None:
         """A process that hasn't any certificate serves its first."""
         self.alive.add(pid)
         key = abi.CertificateKey(tgid=pid, signature_length=64)
+        key.signature[:4] = signature.to_bytes(4, "little")
         self.known[bytes(key)] = number.to_bytes(4, "little")
         one = abi.Certificate(number=number, length=len(signed), signature_length=64)
         one.bytes[: len(signed)] = signed
@@ -109,12 +110,12 @@ def test_of_processes_that_have_ended_the_counts_stay_and_the_rooms_are_freed(
 
 
 def test_many_new_ones_are_reason_enough_to_look(kernel: Kernel) -> None:
-    for pid in range(1, 1 + abi.CertificateSize.CERTIFICATES // 4):
+    for pid in range(1, 1 + certificates._MANY_NEW):
         kernel.serve(pid, number=pid)
     kernel.alive.clear()
     kernel.certificates.take()
     assert not kernel.known
-    assert count_of(kernel) == abi.CertificateSize.CERTIFICATES // 4
+    assert count_of(kernel) == certificates._MANY_NEW
 
 
 @pytest.mark.parametrize("kernel", [(Label.PROCESS,)], indirect=True)
@@ -142,16 +143,56 @@ def test_what_is_kept_of_ended_processes_is_bounded(kernel: Kernel, monkeypatch:
     assert (count_of(kernel), kernel.certificates.untold) == (8, 12)
 
 
-def test_what_could_not_be_looked_at_is_untold_and_not_kept(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def facts(kernel: Kernel) -> list[CertificateFacts | None]:
+    """The certificates that are told, each once."""
+    return [one.certificate for one in kernel.certificates.served()]
+
+
+def test_what_no_answer_comes_about_is_asked_again(kernel: Kernel) -> None:
     kernel.answers = False
     kernel.serve(100, number=1, count=3)
-    assert (count_of(kernel), kernel.certificates.untold) == (0, 3)
+    assert facts(kernel) == [None]
     kernel.answers = True
-    kernel.serve(101, number=2)
-    assert (count_of(kernel), kernel.certificates.untold) == (1, 3)
+    assert facts(kernel) == [FACTS]
+    assert (count_of(kernel), kernel.certificates.untold) == (3, 0)
+
+
+def test_it_is_asked_three_times_and_stays_unread(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.answers = False
+    kernel.serve(100, number=1, count=3)
+    assert [facts(kernel) for _ in range(3)] == [[None]] * 3
+    kernel.answers = True
+    assert facts(kernel) == [None]
+    kernel.serve(101, number=2, signed=b"another")
+    assert facts(kernel) == [FACTS, None]
     kernel.alive -= {100}
     look(kernel, monkeypatch)
-    assert (count_of(kernel), kernel.certificates.untold) == (1, 3)
+    assert (count_of(kernel), kernel.certificates.untold) == (4, 0)
+
+
+@pytest.mark.parametrize("kernel", [(Label.PROCESS,)], indirect=True)
+def test_unread_ones_of_a_forgotten_process_are_untold(kernel: Kernel) -> None:
+    kernel.answers = False
+    kernel.serve(100, number=1, count=3)
+    kernel.certificates.forget({100})
+    assert (count_of(kernel), kernel.certificates.untold) == (0, 3)
+
+
+def test_what_a_live_process_serves_no_more_makes_room(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where each of its certificates is valid for an hour: else its last ones would never be told."""
+    most = abi.CertificateSize.CERTIFICATES_OF_PROCESS
+    second = 10**9
+    for number in range(1, most + 1):
+        kernel.serve(100, number, signature=number)
+    kernel.serve(101, number=most + 1)
+    kernel.held[100, abi.Shared.CERTIFICATES] = kernel.held[100, abi.Shared.SERVED] = most
+    monkeypatch.setattr(certificates.time, "monotonic_ns", lambda: certificates._IDLE_NS + (most - 9) * second)
+    for _ in range(2):  # numbers are settled at the second look
+        look(kernel, monkeypatch)
+    assert len(kernel.served) == len(kernel.known) == 10 + 1
+    assert kernel.held[100, abi.Shared.CERTIFICATES] == kernel.held[100, abi.Shared.SERVED] == 10
+    assert kernel.held[101, abi.Shared.CERTIFICATES] == 1, "it has room"
+    assert (count_of(kernel), kernel.certificates.untold) == (most + 1, 0)
 
 
 def test_numbers_are_forgotten_once_no_table_has_them(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
