@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 
 _LONGEST = 64  # longer words aren't compared with others: that takes its time
@@ -23,6 +24,18 @@ class SsllatencyError(Exception):
 
 class Absent(SsllatencyError):
     """The target of a command doesn't exist now, but may appear later."""
+
+
+class TooManyOpenFiles(SsllatencyError):
+    """No more files can be open just now: the same may succeed later."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} can't be opened, as too many files are open: raise the bound (ulimit -n).")
+
+
+def are_too_many_open(error: BaseException) -> bool:
+    """Whether the error is that of a call which found no free descriptor."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def phrase(error: BaseException) -> str:

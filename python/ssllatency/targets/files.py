@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.file_names import has_library_name, is_usual, untraced_in
 from ssllatency.stacks.registry import LIBRARIES, is_called
@@ -168,6 +168,8 @@ def descriptor_of(file: TracedFile, proc: Path = PROC) -> int:
     try:
         return os.dup(file.descriptor)
     except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(file.path) from None
         raise SsllatencyError(f"{file.path} can't be opened: {error.strerror}.") from None
 
 

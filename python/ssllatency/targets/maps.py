@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 from ssllatency.targets.identity import MappedFile, Numbers, told_apart
 from ssllatency.targets.processes import PROC
 
@@ -39,6 +39,10 @@ def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
         return []
     except PermissionError as error:
         raise denied(pid) from error
+    except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(f"/proc/{pid}/maps") from None
+        raise
     return told_apart(pid, parse_maps(text), proc)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 from ssllatency.safe_open import handle_below, open_handle, open_regular
 from ssllatency.targets.identity import Identity, MappedFile, identity_of, mapped_numbers, own_identity
 from ssllatency.targets.maps import as_root
@@ -36,7 +36,8 @@ _named_processes = False
 def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
     """A descriptor (read only, close on exec) of the very file that `pid` maps; the caller closes it.
 
-    SsllatencyError where the process is gone, root is needed, or the file can't be reached any more.
+    SsllatencyError where the process is gone, root is needed, or the file can't be reached any more; TooManyOpenFiles where no
+    descriptor is left.
     """
     if is_in_user_space(pid, mapped.device, proc):
         raise SsllatencyError(
@@ -48,6 +49,8 @@ def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
         try:
             fd = open_handle(find_handle())
         except OSError as error:
+            if are_too_many_open(error):
+                raise TooManyOpenFiles(mapped.path) from None
             refused = refused or isinstance(error, PermissionError)
             continue
         if _is_file(fd, mapped):

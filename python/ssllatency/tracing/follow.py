@@ -18,7 +18,7 @@ from ssllatency.engines.follow.following import Arrival, Following
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.engines.rules import Rules
 from ssllatency.engines.source import FollowingSource
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
 from ssllatency.stacks.file_names import has_library_name
@@ -345,6 +345,9 @@ class Follower:
             else:
                 self._settle(pid, candidates, mapped)
             self._targets.enlist(pid, candidates)
+        except TooManyOpenFiles as error:
+            self._waiting.add_again(pid, mapped)
+            self._notes.say(f"{error} What processes map and isn't traced yet is tried again.")
         except SsllatencyError as error:
             if exists(pid):
                 self._notes.refuse(f"{name_of(pid)} can't be inspected: {error}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import MOST_OF_PROCESS, MappedFile, TracedFile, exists, may_hold_tls, open_file, tls_candidates
@@ -48,7 +48,7 @@ class NewFiles:
     ) -> tuple[list[MappedFile], bool]:
         """Has those of the candidates traced that hold TLS code. Returns what the process maps by then, as its loader may have
         gone on meanwhile, and whether it maps more than one look takes. `mapped`: what the kernel has told of it, to which is
-        added what `hear` says that it has told since."""
+        added what `hear` says that it has told since. TooManyOpenFiles where no descriptor is left: the files are new still."""
         examined = 0
         with ExitStack() as passing:
             while True:
@@ -59,9 +59,8 @@ class NewFiles:
                 if not new:
                     return candidates, False
                 mapped |= hear(pid)
-                self._take(pid, new, candidates, mapped)
+                candidates = self._take(pid, new, mapped)
                 examined += len(new)
-                candidates = tls_candidates(pid)
 
     def _unknown(self, pid: int, files: Sequence[MappedFile], stack: ExitStack) -> Iterator[TracedFile]:
         """Those that aren't known yet and may hold TLS, each opened when it is asked for, and open as long as `stack`. None
@@ -92,9 +91,13 @@ class NewFiles:
             self._waiting.add(pid)
             return None
         try:
-            file = open_file(pid, mapping, stack)
-            if is_library or self._holds_traced(file):
-                return file
+            with ExitStack() as own:  # a process may map thousands of files: only those that are to be planned stay open
+                file = open_file(pid, mapping, own)
+                if is_library or self._holds_traced(file):
+                    stack.push(own.pop_all())
+                    return file
+        except TooManyOpenFiles:
+            raise
         except SsllatencyError as error:
             if not exists(pid):  # another process may map it as well
                 return None
@@ -109,20 +112,28 @@ class NewFiles:
         assert file.descriptor is not None
         return self._resolved.known_files.holds_traced(file.descriptor, file.path, file.root)
 
-    def _take(self, pid: int, new: Sequence[TracedFile], beside: Sequence[MappedFile], mapped: Told) -> None:
-        """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again. `beside`: the
-        files that the process maps."""
+    def _take(self, pid: int, new: Sequence[TracedFile], mapped: Told) -> list[MappedFile]:
+        """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again. Returns what the
+        process maps once they are planned."""
         mappings = [file.mapping for file in new]
         self._note_examined(pid, mappings)
         try:
             planned = self._planned(pid, new)
-            traced = self._files.beside(pid, beside) if planned else []
-            images = open_images(planned, self._resolved.source, self._stack, traced)
+            candidates = tls_candidates(pid)  # after the planning, which takes its time: others may be mapped and traced by now
+            traced = self._files.beside(pid, candidates) if planned else []
+            with ExitStack() as own:
+                images = open_images(planned, self._resolved.source, own, traced)
+                self._stack.push(own.pop_all())
+        except TooManyOpenFiles:
+            self._seen.unexamine(pid, mappings)
+            self._looked_into[pid] -= len(mappings)
+            raise
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
                 self._seen.unexamine(pid, mappings)
             raise
         self._files.add(pid, [file.mapping for file, _ in planned], images, mapped)
+        return candidates
 
     def _planned(self, pid: int, new: Sequence[TracedFile]) -> list[tuple[TracedFile, FilePlan]]:
         """Those that hold TLS code, with their plans. One that is damaged doesn't keep the others from being traced."""
@@ -130,6 +141,8 @@ class NewFiles:
         for file in new:
             try:
                 plan = plan_of(file, self._resolved.source)
+            except TooManyOpenFiles:
+                raise
             except SsllatencyError as error:
                 if not exists(pid):
                     raise

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ssllatency.elf.source import ElfError
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache.kept import NO_ENTRY, Cache, Entry, File, FileWork
 from ssllatency.probes.cache.parts import FilePart
@@ -89,8 +89,11 @@ class Findings:
                 others = () if part in self._later else (*self._ahead, *self._later)
                 self._begin(record, (part, *others), interruptible=interruptible)
         self._keep(record)
-        self._forget(record)
         answer: T | SsllatencyError = record.answers[part.name]
+        if isinstance(answer, TooManyOpenFiles):  # which is no finding about the file: it may be asked for again
+            record.answers = {name: known for name, known in record.answers.items() if known is not answer}
+            raise answer
+        self._forget(record)
         if isinstance(answer, SsllatencyError):
             raise answer
         return answer

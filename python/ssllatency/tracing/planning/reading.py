@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from ssllatency.elf.source import ElfError
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 from ssllatency.own_processes import helpers
 from ssllatency.probes.cache.kept import Content, FileWork, Origin
 from ssllatency.probes.cache.parts import FilePart
@@ -222,7 +222,10 @@ def hear(readings: Collection[ReadingProcess], timeout_s: float = 0) -> bool:
 
 def start(work: FileWork, *, interruptible: bool = True) -> ReadingProcess:
     """Has the work done by a process of its own, in 40 s at most unless `interruptible`. SsllatencyError where it can't be."""
-    receiving, sending = os.pipe()
+    try:
+        receiving, sending = os.pipe()
+    except OSError as error:
+        raise _not_started(work, error) from None
     with suppress(OSError):
         fcntl.fcntl(sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     try:
@@ -230,10 +233,16 @@ def start(work: FileWork, *, interruptible: bool = True) -> ReadingProcess:
         child = child or _fork(work, sending, interruptible=interruptible)
     except OSError as error:
         os.close(receiving)
-        raise SsllatencyError(f"{work.subject.label} can't be read: no process can be started ({error.strerror}).") from None
+        raise _not_started(work, error) from None
     finally:
         os.close(sending)
     return ReadingProcess(work, child, receiving, interruptible=interruptible)
+
+
+def _not_started(work: FileWork, error: OSError) -> SsllatencyError:
+    if are_too_many_open(error):
+        return TooManyOpenFiles(work.subject.label)
+    return SsllatencyError(f"{work.subject.label} can't be read: no process can be started ({error.strerror}).")
 
 
 def _fork(work: FileWork, sending: int, *, interruptible: bool) -> Child:
