@@ -6,7 +6,7 @@ hits would save next to nothing, as it is the trap that costs. A call that begin
 while after it, as long calls would else be missed more often than short ones. What the processes did meanwhile is read where a
 stratum or a window begins and ends, as a server at full speed does less while it is watched.
 
-At first all is watched: only what costs too much goes into windows, for which it is looked soon and again, as the first moment
+At first all is watched: only what costs too much goes into windows, which is checked soon and repeatedly, as the first moment
 of a server tells little. Windows keep a distance to each other, and to that beginning, so that no second pays for two. While
 nobody works strata are longer, and their windows with them: a window that waited for someone to work would miss the calls that
 he begins with, and the shortest loads at all. After one such stratum all is watched again, as setting and removing probes for
@@ -154,7 +154,9 @@ class Windows:
         looks = burst or (self._looks.settling and self._looks.is_due(self._clock()))
         if looks:
             self._looks.looked(self._clock())
-        if looks and self._others_cost_too_much():
+        # After a window what comes outside of it is heard when its stratum ends, unless it is a load of its own: most of it is
+        # bursts, which fit the budget on average.
+        if (burst or (looks and self._stratum.phase is _Phase.BEFORE)) and self._others_cost_too_much():
             self._end_stratum_early()
         if self._stratum.phase is _Phase.BEFORE and self._is_time(self._stratum.opens_s):
             self._open()
@@ -274,7 +276,8 @@ class Windows:
 
     def _give_up_if_too_dear(self) -> None:
         """Removes those of the first tier that is watched, if all cost too much: for probes that can't be set again."""
-        share, left = self._spending.share(), [tier for tier in self._accounts.tiers if tier not in self._given_up]
+        share = self._spending.share(anew=not self._looks.settling)  # what is given up is gone: no burst is to decide it
+        left = [tier for tier in self._accounts.tiers if tier not in self._given_up]
         if share is None or share.counted <= self._spending.budget or not left:
             return
         tier, now, work = left[0], self._clock(), self._work()
