@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a server and a stranger keep while `trace` and `handshakes` run with nothing but a target, in many short turns
-with and without: what else the machine does from one minute to the next is in both alike."""
+"""Measures what a server and a stranger keep while `trace`, `handshakes`, `snoop`, `top` or `watch` runs with nothing but a
+target, in many short turns with and without: what else the machine does from one minute to the next is in both alike."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ servers, with wider bounds.
 Each command runs with nothing but a target (`-p PID`) for {seconds:g} s, between two times as long without it, {pairs} times
 in turn on the same server under the same load. What is kept is the work that the server's worker, or the stranger, gets done in
 the same CPU time of its own, by the mean of just before and just after; with its 95 % interval. A worker's CPU time for a
-request is divided by that of its twin meanwhile: a worker on the same CPU, under the same load, that maps copies of libraries,
-as what a busy host takes of the one it takes of the other. So other work changes it little, and the CPU time that the command
-itself takes isn't in it. It begins when the command says that it traces. *{again}* is no tracing measured as if it were one.
+request is divided by that of its twin meanwhile: a worker on the same CPU, under the same load, with its own copies of the
+libraries: what a busy host takes from one it takes from the other. So other work changes it little, and the CPU time that the
+command itself takes isn't in it. It begins when the command says that it traces. *{again}* is no tracing measured as if it were
+one.
 Servers, clients and the stranger are those of [defaults.md](defaults.md).
 
 {hits}

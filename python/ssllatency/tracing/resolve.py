@@ -378,8 +378,9 @@ def _dangers(everyone: bool) -> Hazards:
 def open_images(
     planned: Sequence[tuple[TracedFile, FilePlan]], source: PlanSource, stack: ExitStack, beside: Sequence[TracedImage] = ()
 ) -> tuple[TracedImage, ...]:
-    """The images of files that are open, with their plans, which are of `source`; kept open as long as `stack`. `beside` are
-    images that the same processes map as well. SsllatencyError where no process maps one any more that is there."""
+    """The images of files that are open, as late ones are, with their plans, which are of `source`; each gets a
+    second descriptor, which is open as long as `stack`. `beside` are images that the same processes map as well.
+    SsllatencyError where no process maps one any more that is there."""
     return _completed([_image(file, plan, _kept_open(file, stack), source) for file, plan in planned], beside)
 
 
@@ -406,8 +407,8 @@ def _image(file: TracedFile, plan: FilePlan, path: str, source: PlanSource) -> T
 
 
 def _kept_open(file: TracedFile, stack: ExitStack) -> str:
-    """The path of a descriptor of the file that is open as long as `stack`. SsllatencyError where no process maps it any more
-    that is there."""
+    """The path of a descriptor of the file that is open as long as `stack`, a second one where the file is open (a late file
+    is only until it is planned). SsllatencyError where no process maps it any more that is there."""
     descriptor = descriptor_of(file)
     stack.callback(os.close, descriptor)
     return f"/proc/self/fd/{descriptor}"

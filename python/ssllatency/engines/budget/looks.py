@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moments at which it is looked at what tracing costs."""
+"""The moments at which the cost of tracing is looked at."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing takes of any second, and of the first: of servers that rest between requests, and of such at full speed."""
+"""What tracing takes of any second, and of the first: of servers that rest between requests, and of such at full speed; not
+the second after a rest, in which a window may use up the budget of the long stratum that was planned for the rest."""
 
 from __future__ import annotations
 
