@@ -87,7 +87,7 @@ def since(
 
 
 def without_processes(served: Iterable[ServedCertificate]) -> tuple[ServedCertificate, ...]:
-    """The same, whoever served them."""
+    """The certificates, summed over the processes that served them."""
     return summed(replace(one, process=None) for one in served)
 
 

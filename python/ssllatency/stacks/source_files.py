@@ -45,7 +45,7 @@ def places_naming(image: Image, texts: Collection[int], within: Range | None = N
 
 
 def references(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[tuple[int, int]]:
-    """The same, each place with the address that it takes."""
+    """The places at which code takes the address of one of these texts, each with that address."""
     if not texts:
         return
     for start, code in image.code_pieces(_LONGEST, within):
