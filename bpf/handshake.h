@@ -522,11 +522,10 @@ struct ssll_single {
 
 enum ssll_certificate_size {
 	SSLL_CERTIFICATE_TELLING_BYTES = 32,
-	SSLL_CERTIFICATES = 16384, /* of all processes */
 	SSLL_CERTIFICATES_OF_PROCESS = 768,
-	SSLL_SERVED = 16384,
 	SSLL_SERVED_OF_PROCESS = 1536,
 	SSLL_CERTIFICATE_MOST_BYTES = 8192, /* of what was signed of one, that are handed over; of a longer one none are */
+	SSLL_CERTIFICATES = 16384,          /* and as many places where they are served, of all processes */
 };
 
 /* What one certificate is told from another by: the end of its signature. */

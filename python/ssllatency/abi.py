@@ -24,11 +24,10 @@ class Batch(IntEnum):
 
 class CertificateSize(IntEnum):
     CERTIFICATE_TELLING_BYTES = 32
-    CERTIFICATES = 16384
     CERTIFICATES_OF_PROCESS = 768
-    SERVED = 16384
     SERVED_OF_PROCESS = 1536
     CERTIFICATE_MOST_BYTES = 8192
+    CERTIFICATES = 16384
 
 
 class ClientCertificate(IntEnum):

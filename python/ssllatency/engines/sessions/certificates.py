@@ -7,7 +7,7 @@ import ctypes
 import mmap
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
@@ -27,8 +27,9 @@ _LOOK_S = 10.0
 _IDLE_NS = 3600 * 10**9  # what wasn't served for so long makes room, where a process has used more than half of its share
 _MOST_WAITING, _TRIES = 64, 3  # certificates that no answer came about, as where no process could be started
 _Row = tuple[abi.ServedKey, abi.Served]
+_Read = Callable[[Sequence[SignedPart]], Mapping[SignedPart, CertificateFacts | None]]
 _Waiting = tuple[int, SignedPart, int]  # the certificate's number, what was signed of it, and how often it is to be tried
-_MAPS = {"certificates": abi.CertificateSize.CERTIFICATES, "served": abi.CertificateSize.SERVED}
+_MAPS = dict.fromkeys(("certificates", "served"), abi.CertificateSize.CERTIFICATES)
 
 
 def _ring_bytes(request: HandshakeRequest) -> int:
@@ -93,6 +94,38 @@ class _Tables:
         return taken
 
 
+class _Answers:
+    """The answers of the process that reads certificates, by their number."""
+
+    def __init__(self, read: _Read) -> None:
+        self._read = read
+        self._by_content: dict[SignedPart, CertificateFacts | None] = {}
+        self._by_number: dict[int, CertificateFacts | None] = {}
+        self._left: list[_Waiting] = []
+
+    def ask(self, new: Iterable[tuple[int, SignedPart]]) -> None:
+        """Ask about those, and once more about what no answer came about."""
+        asked = [*self._left, *((number, signed, _TRIES) for number, signed in new)]
+        if not asked:
+            return
+        fresh = list(dict.fromkeys(signed for _, signed, _ in asked if signed not in self._by_content))
+        if len(self._by_content) + len(fresh) > _MOST_KEPT:
+            self._by_content.clear()
+        self._by_content |= self._read(fresh)
+        self._by_number |= {number: self._by_content[signed] for number, signed, _ in asked if signed in self._by_content}
+        left = [(number, signed, tries - 1) for number, signed, tries in asked if signed not in self._by_content and tries > 1]
+        self._left = left[:_MOST_WAITING]
+
+    def get(self, number: int) -> CertificateFacts | None:
+        """The facts of a certificate; None of one that couldn't be read, or that no answer came about."""
+        return self._by_number.get(number)
+
+    def keep(self, numbers: Collection[int], after: int) -> int:
+        """Forget all others, up to the number `after`. Returns the last that is kept, `after` where none is."""
+        self._by_number = {number: one for number, one in self._by_number.items() if number in numbers or number > after}
+        return max(self._by_number, default=after)
+
+
 class Certificates:
     """Those of a loaded object. `texts` has the names that clients asked for, `name_of` the names of processes. `untold`: the
     full handshakes, of those that served() was about, that aren't kept any more, or whose certificate wasn't read.
@@ -111,11 +144,9 @@ class Certificates:
     ) -> None:
         self._ring = Ring(loaded.map_fd("new_certificates"), _ring_bytes(request), ctypes.sizeof(abi.Certificate))
         self._tables = _Tables(loaded, in_flight)
-        self._read, self._texts, self._name_of, self._alive = request.read_certificates, texts, name_of, alive
+        self._answers = _Answers(request.read_certificates) if request.read_certificates else None
+        self._texts, self._name_of, self._alive = texts, name_of, alive
         self._by_process = Label.PROCESS in request.by
-        self._by_content: dict[SignedPart, CertificateFacts | None] = {}
-        self._by_number: dict[int, CertificateFacts | None] = {}
-        self._waiting: list[_Waiting] = []
         self._of_ended: tuple[ServedCertificate, ...] = ()
         self._untold_of_ended = self.untold = 0
         self._new, self._looked_s = 0, time.monotonic()
@@ -123,7 +154,7 @@ class Certificates:
 
     def take(self) -> None:
         """Reads those that were handed over since the last time: each certificate once, whoever serves it."""
-        if self._read is None:
+        if self._answers is None:
             return
         self._take_new()
         if self._new >= _MANY_NEW or time.monotonic() - self._looked_s >= _LOOK_S:
@@ -135,7 +166,7 @@ class Certificates:
 
     def served(self) -> tuple[ServedCertificate, ...]:
         """The certificates that were served so far, and where."""
-        if self._read is None:
+        if self._answers is None:
             return ()
         rows = self._tables.served()
         self._take_new()  # those of these rows as well
@@ -155,28 +186,18 @@ class Certificates:
         self._ring.close()
 
     def _take_new(self) -> None:
-        new = [(one.number, (_signed(one), one.signature_length), _TRIES) for one in self._ring.records(abi.Certificate)]
-        asked = [*self._waiting, *new]
-        if not asked or self._read is None:
+        if self._answers is None:
             return
+        new = [(one.number, (_signed(one), one.signature_length)) for one in self._ring.records(abi.Certificate)]
         self._new += len(new)
-        fresh = list(dict.fromkeys(signed for _, signed, _ in asked if signed not in self._by_content))
-        if len(self._by_content) + len(fresh) > _MOST_KEPT:
-            self._by_content.clear()
-        self._by_content |= self._read(fresh)
-        for number, signed, _ in asked:
-            if signed in self._by_content:
-                self._by_number[number] = self._by_content[signed]
-        left = [(number, signed, tries - 1) for number, signed, tries in asked if signed not in self._by_content and tries > 1]
-        self._waiting = left[:_MOST_WAITING]
+        self._answers.ask(new)
 
     def _take_out(self, pids: Collection[int]) -> list[_Row]:
         """Frees what the kernel keeps of processes that have ended; their certificates stay known until the next time."""
         self._take_new()  # what they had handed over last, too
         numbers, settled = {number for _, _, number in self._tables.known()}, self._settled  # later ones may not be there yet
         numbers |= {key.certificate for key, _ in self._tables.served()}
-        self._by_number = {number: one for number, one in self._by_number.items() if number in numbers or number > settled}
-        self._settled = max(self._by_number, default=settled)
+        self._settled = self._answers.keep(numbers, settled) if self._answers else settled
         return self._tables.take_out(pids)
 
     def _add_ended(self, rows: list[_Row]) -> None:
@@ -187,7 +208,7 @@ class Certificates:
         self._of_ended = tuple(kept[:_MOST_KEPT])
 
     def _told(self, rows: Iterable[_Row]) -> list[ServedCertificate]:
-        """What no answer came about is a certificate that couldn't be read, and may have replaced another."""
+        """Return the rows. A certificate that no answer came about couldn't be read, and may have replaced another."""
         wall_ns = wall_clock_ns()
         return [self._row(key, value, wall_ns) for key, value in rows]
 
@@ -195,7 +216,7 @@ class Certificates:
         return ServedCertificate(
             port=key.port,
             server_name=self._texts.of(key.name) if key.name_known else None,
-            certificate=self._by_number.get(key.certificate),
+            certificate=self._answers.get(key.certificate) if self._answers else None,
             chain=None if value.chain < 0 else value.chain,
             count=value.count,
             unsuccessful=value.unsuccessful,

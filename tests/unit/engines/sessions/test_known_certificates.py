@@ -201,5 +201,5 @@ def test_numbers_are_forgotten_once_no_table_has_them(kernel: Kernel, monkeypatc
         look(kernel, monkeypatch)
         kernel.alive -= {pid}
     look(kernel, monkeypatch)
-    assert len(kernel.certificates._by_number) <= 2
+    assert len(kernel.certificates._answers._by_number) <= 2
     assert count_of(kernel) == 30
