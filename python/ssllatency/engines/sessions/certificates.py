@@ -108,10 +108,10 @@ class _Answers:
         asked = [*self._left, *((number, signed, _TRIES) for number, signed in new)]
         if not asked:
             return
-        fresh = list(dict.fromkeys(signed for _, signed, _ in asked if signed not in self._by_content))
-        if len(self._by_content) + len(fresh) > _MOST_KEPT:
+        if len(self._by_content) + len(asked) > _MOST_KEPT:
             self._by_content.clear()
-        self._by_content |= self._read(fresh)
+        fresh = list(dict.fromkeys(signed for _, signed, _ in asked if signed not in self._by_content))
+        self._by_content |= self._read(fresh) if fresh else {}
         self._by_number |= {number: self._by_content[signed] for number, signed, _ in asked if signed in self._by_content}
         left = [(number, signed, tries - 1) for number, signed, tries in asked if signed not in self._by_content and tries > 1]
         self._left = left[:_MOST_WAITING]

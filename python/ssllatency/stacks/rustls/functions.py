@@ -54,17 +54,18 @@ class RustFunctions:
     @cached_property
     def functions(self) -> dict[str, Function]:
         """All that were found, by operation, each another one."""
-        found = {name: function for name in SYMBOLS if (function := self._named(name) or self._unnamed(name))}
+        found = {name: function for name in SYMBOLS if (function := self._one_of(name))}
         addresses = [function.address for function in found.values()]
         return {name: function for name, function in found.items() if addresses.count(function.address) == 1}
 
-    def _named(self, name: str) -> Function | None:
+    def _one_of(self, name: str) -> Function | None:
+        """The function of that operation. Where symbols name several, as of two versions of rustls in one program, how one of
+        them looks tells nothing."""
         names = self._image.names_matching(SYMBOLS[name].pattern)
-        functions = {self._image.own_function(each) for each in names}
-        if len(functions) != 1:
-            return None
-        (function,) = functions
-        return replace(function, name=name) if function else None
+        functions = {function for each in names if (function := self._image.own_function(each))}
+        if not functions:
+            return self._unnamed(name)
+        return replace(functions.pop(), name=name) if len(functions) == 1 else None
 
     def _unnamed(self, name: str) -> Function | None:
         finders: dict[str, Callable[[], Collection[Range]]] = {

@@ -38,7 +38,7 @@ class Kernel:
         self.ring: list[abi.Certificate] = []
         self.alive: set[int] = set()
         self.held: dict[tuple[int, abi.Shared], int] = {}
-        self.answers = True
+        self.answers, self.asked = True, 0
         monkeypatch.setattr(certificates, "Ring", lambda *_: self)
         tables = {"certificates": self.known, "served": self.served}
         loaded = SimpleNamespace(map_fd=lambda _: 0, map=lambda name, *_: tables[name])
@@ -59,6 +59,7 @@ class Kernel:
 
     def read(self, signed: Sequence[SignedPart]) -> Mapping[SignedPart, CertificateFacts | None]:
         """What the process that reads them answers."""
+        self.asked += 1
         return dict.fromkeys(signed, FACTS) if self.answers else {}
 
     def give_back(self, pid: int, table: abi.Shared) -> None:
@@ -155,6 +156,23 @@ def test_what_no_answer_comes_about_is_asked_again(kernel: Kernel) -> None:
     kernel.answers = True
     assert facts(kernel) == [FACTS]
     assert (count_of(kernel), kernel.certificates.untold) == (3, 0)
+
+
+def test_nobody_is_asked_about_what_is_known(kernel: Kernel) -> None:
+    """A server that forks for each connection has the same certificate under a new number each time."""
+    for pid in (100, 101):
+        kernel.serve(pid, number=pid)
+        assert facts(kernel)[-1] == FACTS
+    assert kernel.asked == 1
+
+
+def test_where_too_many_are_kept_the_known_are_asked_about_again(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "_MOST_KEPT", 1)
+    kernel.serve(100, number=1, signed=b"known")
+    assert facts(kernel) == [FACTS]
+    kernel.serve(101, number=2, signed=b"known")
+    kernel.serve(102, number=3, signed=b"new")
+    assert facts(kernel) == [FACTS] * len(facts(kernel))
 
 
 def test_it_is_asked_three_times_and_stays_unread(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,21 @@ def test_what_may_be_another_is_left_out(tmp_path: Path, flag: str, left_out: se
     assert missing >= left_out
 
 
+def test_what_symbols_name_twice_is_not_told_apart_by_its_looks(tmp_path: Path) -> None:
+    """Two versions of rustls in one program; only one of them may panic where the search looks for it."""
+    library = build.library(tmp_path, "module.so", (SOURCE,))
+    named = build.symbols(library)
+    older, newer = OLDER_NAMES[CLIENT_HELLO], OLDER_NAMES[CLIENT_HELLO].replace("6893df96583a0e75", "0000000000000000")
+    text = int(build.run("readelf", "-SW", library).partition(" .text ")[2].split()[1], 16)
+    for names, function in (((older,), "handle"), ((older, newer), None)):
+        offsets = [named[each].address - text for each in ("handle", "sign_by_rsa")]
+        added = [f"--add-symbol={name}=.text:{offset:#x},function,local" for name, offset in zip(names, offsets, strict=False)]
+        path = tmp_path / f"{len(names)}.so"
+        build.run("objcopy", *added, library, path)
+        found = {each.operation: each.address for each in plan_image(Image.open(path)).operations}
+        assert found.get(CLIENT_HELLO) == (named[function].address if function else None)
+
+
 def test_at_a_fixed_address_nothing_is_guessed(tmp_path: Path) -> None:
     """No relocation tells which of its words are pointers."""
     path = build.program(tmp_path, "server", SOURCE, "-no-pie", "-s")
