@@ -28,7 +28,7 @@ from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.identity import FileVersion, Identity, MappedFile, Numbers, mapped_numbers, mapped_version, status_told
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
-from ssllatency.targets.opt_out import NEVER, VARIABLE, has_opted_out, has_variable, opt_out_reason, read_never
+from ssllatency.targets.opt_out import NEVER, VARIABLE, has_opted_out, has_variable, never_notes, opt_out_reason, read_never
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of, root_of_any
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
@@ -82,6 +82,7 @@ __all__ = [
     "most_important",
     "name_processes",
     "named_files",
+    "never_notes",
     "none_found",
     "open_expected",
     "open_file",

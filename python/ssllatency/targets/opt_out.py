@@ -7,55 +7,66 @@ given when it executed its program. Who may write there can only have less done 
 a file for it, so that no file system keeps the reader waiting.
 
 The file is the host's owner's, for processes that nobody wants to restart; of a container that sees the host's processes, the
-host's and its own. It is read anew whenever it has changed; a line that can't be understood stops everything at the start, as
-nobody knows whom it would have spared.
+host's and its own. Users' names are those of etc/passwd below the same root, looked up when the file is read: nobody else is
+asked, and no directory service keeps the tracer waiting. It is read anew whenever it has changed; a line that can't be
+understood stops everything at the start, as nobody knows whom it would have spared.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import pwd
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 from ssllatency.safe_open import open_below, stat_regular_below
 from ssllatency.targets.processes import PROC
+from ssllatency.targets.selection import kept_comm
 
 VARIABLE = "SSLLATENCY_OFF"
 NEVER = Path("/etc/ssllatency/never")
 _ROOTS = (Path("/"), PROC / "1" / "root")  # in a container with the host's processes the other is the host's
 _LONGEST = (6 << 20) + (1 << 12)  # bytes: what the kernel allows for arguments and environment together
-_LONGEST_LIST = 1 << 20
+_LONGEST_LIST, _MOST_ENTRIES = 256 << 10, 500
+_USERS, _LONGEST_USERS = "/etc/passwd", 16 << 20
+_COMMENT = re.compile(r"(?:^|\s)#")  # a name may have a # in it
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_MOST_NOTES = 4
 _SET = re.compile(rb"\0" + VARIABLE.encode() + rb"=(?!0?\0)")  # without a list of what may be millions of others
 _KINDS = ("comm", "exe", "unit", "user")
 
 
 class SparedName(NamedTuple):
-    """A line of the file: which kind of name it has, and the name."""
+    """A line of the file: which kind of name it has, the name as it is written there, and as processes have it."""
 
     kind: str
     name: str
+    key: str
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
 
 _Version = tuple[str, int, int, int, int]
+SparedNames = Mapping[str, Mapping[str, SparedName]]  # by kind and key
 
 
 class _Read:
-    """The file as it was last read, and what told that version of it from others."""
+    """The file as it was last read, what told that version of it from others, and what is to be said of how it went."""
 
     version: tuple[_Version, ...] | None = None
-    entries: tuple[SparedName, ...] = ()
+    entries: SparedNames = {}  # noqa: RUF012 (never changed, but replaced)
+    notes: tuple[str, ...] = ()
 
 
 def has_opted_out(pid: int, proc: Path = PROC) -> bool:
     """Whether the variable is set, to anything but 0 and nothing, or the file names the process. False where it is gone, or may
-    not be read: then it can't be traced either."""
+    not be read: then it can't be traced either. TooManyOpenFiles where nobody can tell."""
     return has_variable(pid, proc) or _entry_of(pid, proc) is not None
 
 
@@ -70,38 +81,101 @@ def opt_out_reason(pid: int, proc: Path = PROC) -> str:
     return f"has {VARIABLE} in its environment (user {'unknown' if user is None else user})"
 
 
-def entries_of(text: str) -> tuple[SparedName, ...]:
-    """The file's lines: `comm NAME`, `exe PATH`, `unit NAME` and `user NAME`; # begins a comment. SsllatencyError where one is
-    none of these."""
+def entries_of(text: str, uid_of: Callable[[str], int | None]) -> tuple[SparedName, ...]:
+    """The file's lines: `comm NAME`, `exe PATH`, `unit NAME` and `user NAME`; # begins a comment, first or after a blank.
+    SsllatencyError where one is none of these, where `uid_of` doesn't know a user, or where there are too many."""
     entries = []
-    for number, line in enumerate(text.splitlines(), 1):
-        kind, _, name = line.partition("#")[0].strip().partition(" ")
-        if kind and not (kind in _KINDS and name.strip()):
+    for number, line in enumerate(text.split("\n"), 1):
+        kind, *names = _COMMENT.split(line, maxsplit=1)[0].split(None, 1)[:2] or [""]
+        if not kind:
+            continue
+        if not (kind in _KINDS and names):
             raise SsllatencyError(
                 f"line {number} of {NEVER} isn't understood, so nobody knows which processes it spares: it takes comm NAME, "
                 "exe PATH, unit NAME or user NAME."
             )
-        if kind:
-            entries.append(SparedName(kind, name.strip()))
+        name = names[0].strip()
+        key = _key(kind, name, uid_of)
+        if key is None:
+            raise SsllatencyError(
+                f"line {number} of {NEVER} names the user {name}, who isn't in the {_USERS} beside it, so nobody knows which"
+                " processes it spares: give the user's number (id -u)."
+            )
+        entries.append(SparedName(kind, name, key))
+        if len(entries) > _MOST_ENTRIES:
+            raise SsllatencyError(
+                f"{NEVER} has more than {_MOST_ENTRIES} names, too many to compare each process with: name a unit, a slice or a"
+                " user in place of many programs."
+            )
     return tuple(entries)
 
 
-def read_never() -> tuple[SparedName, ...]:
+def _key(kind: str, name: str, uid_of: Callable[[str], int | None]) -> str | None:
+    """The name as processes have it; None for a user nobody knows."""
+    if kind == "comm":
+        return kept_comm(name)
+    if kind != "user":
+        return name
+    uid = int(name) if _NUMBER.fullmatch(name) else uid_of(name)
+    return None if uid is None else str(uid)
+
+
+def read_never() -> SparedNames:
     """The file's lines now. Once it could be read, or wasn't there, what was read last where it can't be any more; before that
-    SsllatencyError."""
+    SsllatencyError. TooManyOpenFiles where nobody can tell now."""
     try:
         version = tuple(filter(None, map(_version_below, _ROOTS)))
         if version == _Read.version:
             return _Read.entries
-        entries = tuple(dict.fromkeys(entry for root in _ROOTS for entry in entries_of(_text_below(root))))
+        entries: dict[str, dict[str, SparedName]] = {}
+        for root in _ROOTS:
+            for entry in entries_of(_text_below(root), partial(_uid, root)):
+                entries.setdefault(entry.kind, {}).setdefault(entry.key, entry)
     except (OSError, SsllatencyError) as error:
-        if _Read.version is not None:
-            return _Read.entries
-        if isinstance(error, SsllatencyError):
-            raise
-        raise SsllatencyError(f"{NEVER} can't be read ({error.strerror}), so nobody knows which processes it spares.") from None
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(str(NEVER)) from None
+        why = error if isinstance(error, SsllatencyError) else _unreadable(error)
+        if _Read.version is None:
+            raise why from None
+        _note(f"{why} What was read before holds until this run ends, or the file is right again.")
+        return _Read.entries
+    if _Read.version is not None and any(
+        by_key.keys() - entries.get(kind, {}).keys() for kind, by_key in _Read.entries.items()
+    ):
+        _note(f"Lines have gone from {NEVER} since this run began: processes that they named may get probes from then on.")
     _Read.version, _Read.entries = version, entries
     return entries
+
+
+def never_notes() -> tuple[str, ...]:
+    """Read the file again if it has changed: the sentences on what has become of it since it was first read."""
+    with suppress(SsllatencyError):
+        read_never()
+    return _Read.notes
+
+
+def _note(sentence: str) -> None:
+    if sentence not in _Read.notes:
+        _Read.notes = (*_Read.notes, sentence)[-_MOST_NOTES:]
+
+
+def _unreadable(error: OSError) -> SsllatencyError:
+    why = f"is larger than {_LONGEST_LIST >> 10} KiB" if error.errno == errno.EFBIG else error.strerror
+    return SsllatencyError(f"{NEVER} can't be read ({why}), so nobody knows which processes it spares.")
+
+
+def _uid(root: Path, name: str) -> int | None:
+    """The number of a user whom etc/passwd below the root names; None where it names none."""
+    try:
+        with os.fdopen(open_below(root, _USERS, _LONGEST_USERS), encoding="utf-8", errors="surrogateescape") as file:
+            for line in file.read(_LONGEST_USERS).split("\n"):
+                fields = line.split(":")
+                if fields[0] == name and len(fields) > 2 and _NUMBER.fullmatch(fields[2]):
+                    return int(fields[2])
+    except OSError as error:
+        if are_too_many_open(error):
+            raise
+    return None
 
 
 def _version_below(root: Path) -> _Version | None:
@@ -126,43 +200,50 @@ def _text_below(root: Path) -> str:
 
 def _entry_of(pid: int, proc: Path) -> SparedName | None:
     """The line that names the process."""
-    entries = read_never()
-    return next((entry for entry in entries if entry.name in _names(pid, entry.kind, proc)), None) if entries else None
+    for kind, by_key in read_never().items():
+        for name in _names(pid, kind, proc):
+            if name in by_key:
+                return by_key[name]
+    return None
 
 
 def _names(pid: int, kind: str, proc: Path) -> tuple[str, ...]:
-    """The process's names of one kind; none where it is gone."""
+    """The process's names of one kind; none where it is gone. TooManyOpenFiles where nobody can tell."""
     folder = proc / str(pid)
-    with suppress(OSError):
+    try:
         if kind == "comm":
-            return ((folder / "comm").read_text(errors="surrogateescape").rstrip("\n"),)
+            return ((folder / "comm").read_bytes().removesuffix(b"\n").decode(errors="backslashreplace"),)
         if kind == "exe":
             return ((folder / "exe").readlink().as_posix().removesuffix(" (deleted)"),)
         if kind == "unit":
             folders = re.split(r"[/:\n]", (folder / "cgroup").read_text(errors="surrogateescape"))
             return (*folders, *(name.removesuffix(".service") for name in folders if name.endswith(".service")))
         user = _user(pid, proc)
-        if user is not None:
-            with suppress(KeyError):
-                return str(user), pwd.getpwuid(user).pw_name
-            return (str(user),)
-    return ()
+        return () if user is None else (str(user),)
+    except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(f"/proc/{pid}") from None
+        return ()
 
 
 def _user(pid: int, proc: Path) -> int | None:
-    with suppress(OSError):
-        for line in (proc / str(pid) / "status").read_text(errors="replace").splitlines():
-            if line.startswith("Uid:"):
-                return int(line.split()[1])
-    return None
+    try:
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(f"/proc/{pid}/status") from None
+        return None
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
 
 
 def has_variable(pid: int, proc: Path = PROC) -> bool:
-    """Whether the variable is set in the environment that the process was given."""
+    """Whether the variable is set in the environment that the process was given. TooManyOpenFiles where nobody can tell."""
     try:
         with (proc / str(pid) / "environ").open("rb", buffering=0) as file:
             text = b"\0" + _read(file.fileno()) + b"\0"
-    except OSError:
+    except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(f"/proc/{pid}/environ") from None
         return False
     return _SET.search(text) is not None
 

@@ -153,7 +153,7 @@ def _leader(tid: int, proc: Path) -> int | None:
 
 def kept_comm(comm: str) -> str:
     """The part of a name that the kernel keeps, as in Process.comm."""
-    return comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
+    return comm.encode(errors="surrogateescape")[:_COMM_BYTES].decode(errors="backslashreplace")
 
 
 def _grouped(folder: Path, processes: Iterable[Process], *, nobody: bool) -> list[Process]:

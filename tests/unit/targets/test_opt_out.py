@@ -3,17 +3,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from tests import schema
 from tests.waiting import wait_for
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.facts import FileFacts
-from ssllatency.targets import VARIABLE, all_processes, has_opted_out, listing, opt_out, opt_out_reason, read_never, survey
+from ssllatency.targets import (
+    VARIABLE,
+    all_processes,
+    has_opted_out,
+    listing,
+    never_notes,
+    opt_out,
+    opt_out_reason,
+    read_never,
+    survey,
+)
 from ssllatency.tracing.jfr.attach import open_jvm
 
 LIBSSL = FileFacts(("libssl",), "", "aa11", name="OpenSSL")
@@ -91,8 +103,12 @@ ENTRIES = [
     ("unit databases.slice", True),
     ("unit d", False),
     ("user 33", True),
-    ("user www-data", True),
+    ("user 033", True),
+    ("user web", True),  # of the passwd beside the file, not of who runs this
+    ("user\tweb", True),
+    ("user other", False),
     ("user 3", False),
+    ("comm post#gres", False),
     ("# comm postgres", False),
     ("comm nginx\n\n  comm  postgres # never", True),
 ]
@@ -115,9 +131,12 @@ def postgres(tmp_path: Path) -> Path:
 def never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The host's file, which isn't there yet."""
     file = tmp_path / "never"
+    (tmp_path / "passwd").write_text("root:x:0:0::/:/bin/sh\nweb:x:33:33::/:\nother:x:34:34::/:\nbroken:x\n")
     monkeypatch.setattr(opt_out, "NEVER", file)
+    monkeypatch.setattr(opt_out, "_USERS", str(tmp_path / "passwd"))
     monkeypatch.setattr(opt_out._Read, "version", None)
-    monkeypatch.setattr(opt_out._Read, "entries", ())
+    monkeypatch.setattr(opt_out._Read, "entries", {})
+    monkeypatch.setattr(opt_out._Read, "notes", ())
     return file
 
 
@@ -138,6 +157,99 @@ def test_the_file_is_read_again_when_it_has_changed(postgres: Path, never: Path)
         assert has_opted_out(7, postgres) == expected, text
     never.unlink()
     assert not has_opted_out(7, postgres)
+
+
+def test_users_are_those_of_the_root_that_the_file_is_of(
+    postgres: Path, never: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container that sees the host's processes, the host's: the image knows other users, or none."""
+    host = tmp_path / "host"
+    inner = Path(str(host) + str(never))
+    inner.parent.mkdir(parents=True)
+    inner.write_text("user vault")
+    (inner.parent / "passwd").write_text("vault:x:33:33::/:\n")
+    monkeypatch.setattr(opt_out, "_ROOTS", (Path("/"), host))
+    assert opt_out_reason(7, postgres).endswith("(user vault)")
+    never.write_text("user vault")
+    monkeypatch.setattr(opt_out._Read, "version", None)
+    with pytest.raises(SsllatencyError, match=r"line 1 of .* names the user vault, who isn't in the"):
+        read_never()
+
+
+@pytest.mark.parametrize("name", ["nobody-knows", "broken", "9" * 5000])
+def test_an_unknown_user_stops_it(never: Path, name: str) -> None:
+    never.write_text(f"comm a\nuser {name}")
+    with pytest.raises(SsllatencyError, match=r"line 2 of .* give the user's number \(id -u\)"):
+        read_never()
+
+
+@pytest.mark.parametrize(
+    ("comm", "line"),
+    [
+        (b"postgres-checkpo", "comm postgres-checkpointer"),
+        (b"a#b", "comm a#b # and so on"),
+        (b"caf\xc3\xa9", "comm caf\u00e9"),
+        (b"\xff\xfe", "comm \udcff\udcfe"),
+    ],
+)
+def test_a_name_is_compared_as_the_kernel_keeps_it(postgres: Path, never: Path, comm: bytes, line: str) -> None:
+    never.write_bytes(line.encode(errors="surrogateescape"))
+    (postgres / "7" / "comm").write_bytes(comm[:15] + b"\n")
+    assert has_opted_out(7, postgres)
+
+
+def test_a_process_is_asked_for_each_kind_of_name_once(postgres: Path, never: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    never.write_text("\n".join(f"comm a{number}\nunit b{number}" for number in range(200)))
+    names = Mock(return_value=())
+    monkeypatch.setattr(opt_out, "_names", names)
+    assert not has_opted_out(7, postgres)
+    assert [each.args[1] for each in names.call_args_list] == ["comm", "unit"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("comm a\n" * 501, "has more than 500 names, too many to compare each process with: name a unit"),
+        ("#" * (257 << 10), r"can't be read \(is larger than 256 KiB\), so nobody knows"),
+    ],
+)
+def test_a_file_that_is_too_large_stops_it(never: Path, text: str, sentence: str) -> None:
+    never.write_text(text)
+    with pytest.raises(SsllatencyError, match=sentence):
+        read_never()
+
+
+def test_what_becomes_of_the_file_during_a_run_is_said_once(postgres: Path, never: Path) -> None:
+    never.write_text("comm postgres\ncomm nginx")
+    assert never_notes() == ()
+    never.write_text("comm postgres\nnonsense")
+    (bad,) = never_notes()
+    assert bad.startswith(f"line 2 of {never} isn't understood")
+    assert bad.endswith("What was read before holds until this run ends, or the file is right again.")
+    assert never_notes() == (bad,)
+    assert has_opted_out(7, postgres)
+    for text in ("comm postgres", ""):
+        never.write_text(text)
+        assert never_notes() == (
+            bad,
+            f"Lines have gone from {never} since this run began: processes that they named may get probes from then on.",
+        )
+    assert not has_opted_out(7, postgres)
+
+
+@pytest.mark.parametrize("line", ["", "comm a", "exe /a", "unit a", "user 7"])
+def test_where_no_descriptor_is_left_nobody_can_tell(
+    postgres: Path, never: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has opted out mustn't be taken for one that hasn't."""
+    never.write_text(line)
+    assert not has_opted_out(7, postgres)
+    if line:
+        monkeypatch.setattr(opt_out, "has_variable", lambda *_: False)
+    for call in ("open", "readlink", "read_text", "read_bytes"):
+        monkeypatch.setattr(Path, call, Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+    with pytest.raises(TooManyOpenFiles, match="raise the bound"):
+        has_opted_out(7, postgres)
 
 
 @pytest.mark.parametrize("text", ["comm", "postgres", "comm nginx\npid 7", "Comm postgres"])
