@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ssllatency.errors import TooManyOpenFiles, are_too_many_open
 from ssllatency.safe_open import Status, stat_below, status_now
 from ssllatency.targets.processes import PROC
 
@@ -130,21 +131,22 @@ def version_of_open(descriptor: int) -> tuple[FileVersion, Numbers] | None:
 
 def mapped_numbers(descriptor: int) -> Numbers | None:
     """The numbers by which maps would name an open file: mapped here for a moment and looked up in our own maps. None where it
-    can't be mapped.
+    can't be mapped. TooManyOpenFiles where nobody can tell.
 
     Asking the same source is right on every kernel: older ones name the file of the layer below in the maps of an overlay.
     """
     import ctypes  # with mmap's buffer only
 
     try:
-        mapping = mmap.mmap(descriptor, 1, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError):
+        with mmap.mmap(descriptor, 1, access=mmap.ACCESS_COPY) as mapping:
+            anchor = ctypes.c_char.from_buffer(mapping)
+            address = ctypes.addressof(anchor)
+            del anchor
+            text = Path("/proc/self/maps").read_bytes()
+    except (OSError, ValueError) as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles("/proc/self/maps") from None
         return None
-    with mapping:
-        anchor = ctypes.c_char.from_buffer(mapping)
-        address = ctypes.addressof(anchor)
-        text = Path("/proc/self/maps").read_bytes()
-        del anchor
     return _numbers_at(address, text)
 
 

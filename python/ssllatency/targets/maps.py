@@ -47,10 +47,13 @@ def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
 
 
 def read_maps(pid: int, proc: Path = PROC) -> bytes:
-    """The text of a process's maps; b"" where it is gone, or reading isn't permitted."""
+    """The text of a process's maps; b"" where it is gone, or reading isn't permitted. TooManyOpenFiles where it can't be
+    told."""
     try:
         return (proc / str(pid) / "maps").read_bytes()
-    except OSError:
+    except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(f"/proc/{pid}/maps") from None
         return b""
 
 

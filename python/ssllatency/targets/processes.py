@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 
 PROC = Path("/proc")
 
@@ -36,6 +36,8 @@ def all_pids(proc: Path = PROC) -> list[int]:
     try:
         return [int(name) for name in os.listdir(proc) if name.isdecimal()]  # noqa: PTH208
     except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(str(proc)) from None
         raise SsllatencyError(
             f"Can't list the processes in {proc} ({error.strerror}): mount it (mount -t proc proc /proc)."
         ) from error

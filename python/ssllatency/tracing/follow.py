@@ -34,6 +34,7 @@ from ssllatency.targets import (
     is_unified,
     kept_comm,
     members,
+    never_notes,
     opt_out_reason,
     tls_candidates,
 )
@@ -111,8 +112,8 @@ class Follower:
         self._links = OwnLinks(session, resolved.spared, self._notes.say)
         self._files = LateFiles(self._attachment, extend or session.extend, stack, self._seen, self._links, self._notes)
         self._times, self._waiting = LookTimes(), WaitingProcesses()
-        self._new_files = NewFiles(resolved, stack, self._files, self._seen, self._notes, self._times, self._waiting)
-        self._on_disk = FilesOnDisk(self._attachment, resolved.source, stack, self._seen, self._present)
+        self._new_files = NewFiles(resolved, self._files, self._seen, self._notes, self._times, self._waiting)
+        self._on_disk = FilesOnDisk(self._attachment, resolved.source, self._seen, self._present)
         admits = bool(resolved.selection.libraries)
         self._targets = LateTargets(
             self._attachment, self._seen, self._links, self._notes, self._hear_more, self._arrive, admits=admits
@@ -166,6 +167,8 @@ class Follower:
         if following:
             self._hear(following)
         if self._is_time():
+            for sentence in never_notes():
+                self._notes.say(sentence)
             self._files.leave_overwritten()
             self._files.retrace_copied()
             self._files.warn_of_copied()
@@ -215,22 +218,35 @@ class Follower:
 
     def _respect(self, mapped: Iterable[MappingNotice]) -> None:
         """Leaves processes alone that have just mapped a traced file and have opted out, where they have links of their own;
-        else says that this can't be. Each is looked at once, however often it has mapped the file."""
-        latest = {(mapping.pid, self._seen.certain(mapping)): mapping.path for mapping in mapped}
-        off = {pid for pid in {pid for pid, number in latest if number is not None} if has_opted_out(pid)}
+        else says that this can't be. Each is looked at once, however often it has mapped the file, and again where it
+        can't be told now."""
+        latest, self._waiting.unasked = self._waiting.unasked, {}
+        latest |= {
+            (mapping.pid, number): mapping.path for mapping in mapped if (number := self._seen.certain(mapping)) is not None
+        }
+        off: dict[int, bool] = {}
         for (pid, number), path in latest.items():
-            if pid not in off or number is None:
-                continue
-            who = f"{name_of(pid)} {opt_out_reason(pid)}"
-            if not self._attachment.has_own_links(number):
-                self._notes.refuse(
-                    f"{who}, but came when all that map {path} had probes, and has them until this run ends: --links process"
-                    " spares those that come later."
-                )
-            elif self._links.has(pid, number) and self._attachment.method is Method.PERF:
-                self._notes.refuse(f"{who}, but had probes when it executed its program, and has them until this run ends.")
-            elif self._links.has(pid, number):
-                self._links.withdraw(pid, number)
+            try:
+                if pid not in off:
+                    off[pid] = has_opted_out(pid)
+                if off[pid]:
+                    self._leave_alone(pid, number, path)
+            except TooManyOpenFiles:
+                if exists(pid):
+                    self._waiting.unasked[pid, number] = path
+                self._notes.say_too_many()
+
+    def _leave_alone(self, pid: int, number: int, path: str) -> None:
+        who = f"{name_of(pid)} {opt_out_reason(pid)}"
+        if not self._attachment.has_own_links(number):
+            self._notes.refuse(
+                f"{who}, but came when all that map {path} had probes, and has them until this run ends: --links process"
+                " spares those that come later."
+            )
+        elif self._links.has(pid, number) and self._attachment.method is Method.PERF:
+            self._notes.refuse(f"{who}, but had probes when it executed its program, and has them until this run ends.")
+        elif self._links.has(pid, number):
+            self._links.withdraw(pid, number)
 
     def _hear_of_children(self, following: Following) -> None:
         """Attaches at once to children that have links of their own: each may make its first call at any moment."""
@@ -244,6 +260,9 @@ class Follower:
         """A child that has a traced file mapped from its parent may have made calls before: it counts as late however soon."""
         try:
             linked = self._links.include_child(pid, arrival.parent)
+        except TooManyOpenFiles:  # it is looked at again
+            linked = False
+            self._notes.say_too_many()
         except SsllatencyError as error:
             linked = False
             if exists(pid):
@@ -345,9 +364,9 @@ class Follower:
             else:
                 self._settle(pid, candidates, mapped)
             self._targets.enlist(pid, candidates)
-        except TooManyOpenFiles as error:
+        except TooManyOpenFiles:
             self._waiting.add_again(pid, mapped)
-            self._notes.say(f"{error} What processes map and isn't traced yet is tried again.")
+            self._notes.say_too_many()
         except SsllatencyError as error:
             if exists(pid):
                 self._notes.refuse(f"{name_of(pid)} can't be inspected: {error}")
@@ -366,8 +385,18 @@ class Follower:
     def _look_back(self, pid: int, mapped: Told) -> None:
         """Has those files traced that a process had mapped which is gone: the next one like it maps them as well. Files for
         which there is no time wait for the next look."""
-        fresh: list[OnDisk] = []
         left: Told = {}
+        with ExitStack() as opened:
+            fresh = self._found_on_disk(pid, mapped, left, opened)
+            if left:
+                self._waiting.add_again(pid, left)
+            if fresh:
+                self.arrived = True
+                self._files.add_from_disk(pid, fresh, mapped, opened)
+
+    def _found_on_disk(self, pid: int, mapped: Told, left: Told, opened: ExitStack) -> list[OnDisk]:
+        """Those files, open as long as `opened`; `left` gets what there is no time for."""
+        fresh: list[OnDisk] = []
         has_looked = False
         for key, mapping in mapped.items():
             number = self._seen.certain(mapping)
@@ -378,13 +407,9 @@ class Follower:
                 if has_looked and self._times.is_late:
                     left[key] = mapping
                     continue
-                found, has_looked = self._on_disk.image_of(mapping), True
+                found, has_looked = self._on_disk.image_of(mapping, opened), True
                 fresh += [(found[0], mapping, found[1])] if found else []
-        if left:
-            self._waiting.add_again(pid, left)
-        if fresh:
-            self.arrived = True
-            self._files.add_from_disk(pid, fresh, mapped)
+        return fresh
 
     def _put_off(self, pid: int, mapped: Told) -> None:
         """Has the next look go on with a process that has mapped more new files than one look takes."""

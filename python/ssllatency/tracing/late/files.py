@@ -52,8 +52,16 @@ class LateFiles:
         numbers = [number for file in files if (number := self._seen.number_of(file)) is not None]
         return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 
-    def add(self, pid: int, files: Sequence[MappedFile], images: Sequence[TracedImage], mapped: Told) -> None:
-        """Has those traced that aren't yet, as the process maps them. `mapped`: what the kernel told of it."""
+    def add(
+        self,
+        pid: int,
+        files: Sequence[MappedFile],
+        images: Sequence[TracedImage],
+        mapped: Told,
+        opened: ExitStack,
+    ) -> None:
+        """Has those traced that aren't yet, as the process maps them. `mapped`: what the kernel told of it. `opened` keeps
+        the files open until the first is attached, then they stay so. TooManyOpenFiles only before that."""
         fresh = []
         for file, image in zip(files, images, strict=True):
             number = self._traced_as(pid, file, image)
@@ -61,7 +69,7 @@ class LateFiles:
                 fresh.append((file, image))
             else:
                 self._seen.trace(file.identity, file.numbers, file.path, number)
-        numbers = self._extended(image for _, image in fresh)
+        numbers = self._extended((image for _, image in fresh), opened)
         for mapping, image in fresh:
             if image.file in numbers:
                 number = numbers[image.file]
@@ -74,26 +82,28 @@ class LateFiles:
                 earliest_ns = min((told.at_ns for told in mapped.values()), default=0)
                 self._notes.say_when(pid, mapping.path, notice.at_ns if notice else earliest_ns)
 
-    def add_from_disk(self, pid: int, fresh: Sequence[OnDisk], mapped: Told) -> None:
-        """Has files traced that a process had mapped which is gone."""
+    def add_from_disk(self, pid: int, fresh: Sequence[OnDisk], mapped: Told, opened: ExitStack) -> None:
+        """Has files traced that a process had mapped which is gone. `opened`: as for add()."""
         self._attachment.late.add(pid)
         numbers = [number for mapping in mapped.values() if (number := self._seen.certain(mapping)) is not None]
         beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers]
         plans = complete([*((image.plan, (pid,)) for _, _, image in fresh), *beside])
         planned = [replace(image, plan=plan) for (_, _, image), plan in zip(fresh, plans, strict=False)]
-        numbered = self._extended(planned)
+        numbered = self._extended(planned, opened)
         for file, mapping, image in fresh:
             if image.file in numbered:
                 self._attached(file, numbered[image.file])
                 self._notes.say_when(pid, mapping.path, mapping.at_ns)
 
-    def _extended(self, images: Iterable[TracedImage]) -> dict[str, int]:
-        """Attaches these images; their numbers by file, of those that were."""
+    def _extended(self, images: Iterable[TracedImage], opened: ExitStack) -> dict[str, int]:
+        """Attaches these images, whose files stay open from then on; their numbers by file, of those that were."""
         images = list(images)
+        safe = [image for image in map(self._made_safe, images) if image]
+        self._stack.push(opened.pop_all())
         if not images:
             return {}
         first = len(self._attachment.images)
-        self._extend([image for image in map(self._made_safe, images) if image])
+        self._extend(safe)
         return {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
 
     def _attached(self, file: MappedFile, number: int) -> None:

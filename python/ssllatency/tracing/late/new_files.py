@@ -28,14 +28,13 @@ class NewFiles:
     def __init__(
         self,
         resolved: Resolved,
-        stack: ExitStack,
         files: LateFiles,
         seen: SeenFiles,
         notes: Notes,
         times: LookTimes,
         waiting: WaitingProcesses,
     ) -> None:
-        self._resolved, self._stack, self._files, self._seen = resolved, stack, files, seen
+        self._resolved, self._files, self._seen = resolved, files, seen
         self._notes, self._times, self._waiting = notes, times, waiting
         self._looked_into: dict[int, int] = {}  # by process, how many of the files that it mapped later
 
@@ -117,22 +116,28 @@ class NewFiles:
         process maps once they are planned."""
         mappings = [file.mapping for file in new]
         self._note_examined(pid, mappings)
+        with ExitStack() as own:
+            try:
+                return self._taken(pid, new, mapped, own)
+            except TooManyOpenFiles:
+                self._seen.unexamine(pid, mappings)
+                self._looked_into[pid] -= len(mappings)
+                raise
+
+    def _taken(self, pid: int, new: Sequence[TracedFile], mapped: Told, own: ExitStack) -> list[MappedFile]:
+        mappings = [file.mapping for file in new]
         try:
             planned = self._planned(pid, new)
             candidates = tls_candidates(pid)  # after the planning, which takes its time: others may be mapped and traced by now
             traced = self._files.beside(pid, candidates) if planned else []
-            with ExitStack() as own:
-                images = open_images(planned, self._resolved.source, own, traced)
-                self._stack.push(own.pop_all())
+            images = open_images(planned, self._resolved.source, own, traced)
         except TooManyOpenFiles:
-            self._seen.unexamine(pid, mappings)
-            self._looked_into[pid] -= len(mappings)
             raise
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
                 self._seen.unexamine(pid, mappings)
             raise
-        self._files.add(pid, [file.mapping for file, _ in planned], images, mapped)
+        self._files.add(pid, [file.mapping for file, _ in planned], images, mapped, own)
         return candidates
 
     def _planned(self, pid: int, new: Sequence[TracedFile]) -> list[tuple[TracedFile, FilePlan]]:

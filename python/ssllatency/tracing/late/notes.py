@@ -10,6 +10,10 @@ from ssllatency.targets import exists, process_of
 
 LOOK_S = 1.0  # how often it is looked who is there, at least
 _MOST_NOTES = 20
+_TOO_MANY = (
+    "Too many files are open (raise the bound, ulimit -n): what processes map and isn't traced yet gets no probe, and is tried"
+    " again."
+)
 _MOST_REMEMBERED = 1024  # sentences about what can't be traced
 
 
@@ -49,6 +53,10 @@ class Notes:
         self._refused.add(sentence)
         self.refused += 1
         self.say(sentence)
+
+    def say_too_many(self) -> None:
+        """Says that no more files can be open: in one sentence, however often, of however many processes and files."""
+        self.say(_TOO_MANY)
 
     def say_late(self, pid: int, by_ns: float) -> None:
         """Says how long after its start a process was traced."""

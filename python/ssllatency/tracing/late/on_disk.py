@@ -11,6 +11,7 @@ from dataclasses import replace
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.mappings import MappingNotice
+from ssllatency.errors import TooManyOpenFiles
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import ExpectedFile, MappedFile, open_expected, root_paths
 from ssllatency.tracing.expected import image_of
@@ -25,15 +26,15 @@ class FilesOnDisk:
         self,
         attachment: Attachment,
         source: PlanSource,
-        stack: ExitStack,
         seen: SeenFiles,
         present: Callable[[], Collection[int]],
     ) -> None:
-        self._attachment, self._source, self._stack, self._seen = attachment, source, stack, seen
+        self._attachment, self._source, self._seen = attachment, source, seen
         self._present = present
 
-    def image_of(self, mapping: MappingNotice) -> tuple[MappedFile, TracedImage] | None:
-        """The file that the process had mapped, if it has to be traced; its descriptor stays open as long as the stack."""
+    def image_of(self, mapping: MappingNotice, stack: ExitStack) -> tuple[MappedFile, TracedImage] | None:
+        """The file that the process had mapped, if it has to be traced; its descriptor stays open as long as the stack.
+        TooManyOpenFiles where there is none left."""
         with ExitStack() as passing:
             file = self._opened(mapping, passing)
             if file is None:
@@ -55,8 +56,11 @@ class FilesOnDisk:
                 # Perhaps a traced file by another name: a process that maps it will show that.
                 self._attachment.late.add(mapping.pid)
                 return None
-            descriptor = os.dup(file.descriptor)
-            self._stack.callback(os.close, descriptor)
+            try:
+                descriptor = os.dup(file.descriptor)
+            except OSError:
+                raise TooManyOpenFiles(mapping.path) from None
+            stack.callback(os.close, descriptor)
             return file.mapping, replace(image, file=f"/proc/self/fd/{descriptor}")
 
     def _opened(self, mapping: MappingNotice, stack: ExitStack) -> ExpectedFile | None:

@@ -47,6 +47,8 @@ class WaitingProcesses:
 
     def __init__(self) -> None:
         self.looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
+        self.unasked: dict[tuple[int, int], str] = {}
+        """Paths by process and number of the file, of processes that couldn't be asked yet whether they have opted out."""
         self._told: dict[int, Told] = {}
 
     def __contains__(self, pid: int) -> bool:

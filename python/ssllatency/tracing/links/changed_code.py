@@ -13,14 +13,14 @@ import argparse
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import NamedTuple
 
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS, decide
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
 from ssllatency.targets import (
@@ -110,9 +110,12 @@ def _states_of_all(images: Sequence[TracedImage], *, everyone: bool) -> dict[int
 
 
 def _everybody() -> list[int]:
-    with suppress(SsllatencyError):
+    try:
         return all_pids()
-    return []
+    except TooManyOpenFiles:
+        raise
+    except SsllatencyError:
+        return []
 
 
 class _Whom(NamedTuple):
@@ -140,6 +143,7 @@ def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, CodeState]]:
     """Of each image, by its number, those of these processes whose code isn't the file's. The maps of each are read once.
 
     That the kernel sets no probe in it matters of those to trace only. Besides, maps may name another file alike.
+    TooManyOpenFiles where a process can't be looked at for that: then no probe may be set.
     """
     states: dict[int, dict[int, CodeState]] = defaultdict(dict)
     with ExitStack() as stack:
@@ -160,7 +164,9 @@ def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
     ranges = [(part.offset, part.offset + part.size) for part in image.plan.code]
     try:
         descriptor = open_regular(image.file) if ranges else -1
-    except OSError:
+    except OSError as error:
+        if are_too_many_open(error):
+            raise TooManyOpenFiles(image.plan.path) from None
         return None
     if descriptor < 0:
         return None
@@ -174,7 +180,8 @@ def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[Trace
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():
-            reason = _WHY[state].format(path=images[number].plan.path, reason=opt_out_reason(pid))
+            off = opt_out_reason(pid) if state is CodeState.OFF else ""
+            reason = _WHY[state].format(path=images[number].plan.path, reason=off)
             whose[pid] += [reason] if reason not in whose[pid] else []
     said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]
     said += [f"{len(whose) - _MOST_NAMED} more processes do the same"] if len(whose) > _MOST_NAMED else []
@@ -186,7 +193,7 @@ def _remedy(states: Mapping[int, Mapping[int, CodeState]]) -> str:
     off = {pid for of_image in states.values() for pid, state in of_image.items() if state is CodeState.OFF}
     if not off:
         return "restart it without what patches it"
-    return f"restart it without {VARIABLE}" if any(map(has_variable, off)) else f"{NEVER} has to say otherwise"
+    return f"restart it without {VARIABLE}" if any(map(has_variable, off)) else f"remove its line from {NEVER} to trace it"
 
 
 def _name(pid: int) -> str:

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.unit.tracing.follow.following import NEW, OLD, Kernel, Session, mapped_file
 
 from ssllatency.engines.bpf.kernel import Method
+from ssllatency.engines.follow.following import Arrival
 from ssllatency.engines.follow.mappings import MappingNotice
+from ssllatency.errors import TooManyOpenFiles
 from ssllatency.targets import Selection
 from ssllatency.tracing import follow
+from ssllatency.tracing.late import files
 from ssllatency.tracing.links import own_links
 
 
@@ -51,3 +56,84 @@ def test_who_opts_out_while_it_has_links_loses_them_or_it_is_said_that_it_can_no
     assert session.released == ([] if left else [NEW])
     assert ("No probe is set there." in session.attachment.notes) is not left
     assert any("until this run ends" in note for note in session.attachment.notes) is left
+
+
+def untold(*_: object) -> bool:
+    raise TooManyOpenFiles("/proc/7/environ")
+
+
+def said(session: Session) -> list[str]:
+    return [note for note in session.attachment.notes if "Too many files are open" in note]
+
+
+def test_who_cannot_be_asked_yet_whether_it_has_opted_out_is_asked_again(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_links, "unprobed", lambda *_: {})
+    monkeypatch.setattr(follow, "has_opted_out", lambda _: False)
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+    kernel.map(NEW, file)
+    session.look()
+    monkeypatch.setattr(follow, "has_opted_out", untold)
+    monkeypatch.setattr(own_links, "unprobed", lambda _, pids: dict.fromkeys(pids, "No probe is set there."))
+    kernel.map(NEW, file)
+    session.look()
+    assert session.released == []
+    assert len(said(session)) == 1
+    monkeypatch.setattr(follow, "has_opted_out", lambda pid: pid == NEW)
+    session.look()
+    assert session.released == [NEW]
+
+
+@pytest.mark.parametrize("child", [True, False])
+def test_where_the_code_cannot_be_looked_at_nothing_is_attached_yet(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, child: bool
+) -> None:
+    monkeypatch.setattr(own_links, "unprobed", untold)
+    monkeypatch.setattr(follow, "has_opted_out", lambda _: False)
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+    for pid in range(NEW, NEW + 40):  # each with a note of its own would leave no room for others
+        if child:
+            kernel.started[pid] = Arrival(OLD, time.monotonic_ns())
+            kernel.maps[pid] = [file]
+        else:
+            kernel.map(pid, file)
+    session.look()
+    assert session.included == []
+    assert session.attachment.notes == said(session)
+    assert len(said(session)) == 1
+    monkeypatch.setattr(own_links, "unprobed", lambda *_: {})
+    session.look()
+    assert {pid for _, pids in session.included for pid in pids} == set(range(NEW, NEW + 40))
+
+
+@pytest.mark.parametrize("check", ["unprobed", "endangered"])
+def test_a_file_whose_users_cannot_be_looked_at_is_traced_later(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, check: str
+) -> None:
+    file, later = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
+    monkeypatch.setattr(follow, "has_opted_out", lambda _: False)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, check, untold)
+        kernel.map(NEW, later)
+        session.look()
+    assert session.extended == []
+    assert len(said(session)) == 1
+    session.look()
+    assert [image.plan.path for image in session.extended] == [later.path]
+
+
+def test_what_becomes_of_the_hosts_file_is_a_note(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "never_notes", lambda: ("Lines have gone.",))
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    assert session.attachment.notes == ["Lines have gone."]

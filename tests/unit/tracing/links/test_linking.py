@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -15,8 +18,9 @@ from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import Linking, Request, Side, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
+from ssllatency.errors import TooManyOpenFiles
 from ssllatency.model.snapshot import Target, TracedLibrary
-from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.plan import CodeRange, FilePlan
 from ssllatency.targets import CodeState, Selection
 from ssllatency.tracing import live
 from ssllatency.tracing.links import changed_code
@@ -78,3 +82,28 @@ def test_programs_that_cannot_be_sessions_are_linked_otherwise(monkeypatch: pyte
     assert found.linking.method is Method.SESSION
     other: Any = SimpleNamespace(sessions=False)
     assert Attachment(followed(found), other).method is Method.MULTI
+
+
+NO_MORE = OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("call", ["os.open", "os.listdir", "mmap.mmap", "pathlib.Path.read_bytes"])
+def test_where_no_descriptor_is_left_nobody_gets_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Who can't be looked at may have changed its code, or have opted out."""
+    file = tmp_path / "libssl.so.3"
+    file.write_bytes(b"\x90" * 64)
+    plan = replace(FilePlan(str(file), "", "", "libssl", (), ()), code=(CodeRange(0, 64, "aa"),))
+    monkeypatch.setattr(call, Mock(side_effect=NO_MORE))
+    with pytest.raises(TooManyOpenFiles, match="raise the bound"):
+        changed_code.endangered(TracedImage(plan, str(file), (os.getpid(),)))
+
+
+def test_without_a_list_of_processes_those_to_trace_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "listdir", Mock(side_effect=OSError(errno.ENOENT, "gone")))
+    assert changed_code._everybody() == []
+
+
+def test_who_is_named_in_the_hosts_file_is_told_how_to_be_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changed_code, "has_variable", lambda _: False)
+    remedy = changed_code._remedy({0: {PIDS[0]: CodeState.OFF}})
+    assert remedy == "remove its line from /etc/ssllatency/never to trace it"
