@@ -172,7 +172,10 @@ class Follower:
             self._files.leave_overwritten()
             self._files.retrace_copied()
             self._files.warn_of_copied()
-            self._look_around()
+            try:
+                self._look_around()
+            except TooManyOpenFiles:  # who is there is looked for again
+                self._notes.say_too_many()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
             for pid in self._waiting.first(_AT_ONCE):
                 if following:

@@ -130,6 +130,16 @@ def test_a_file_whose_users_cannot_be_looked_at_is_traced_later(
     assert [image.plan.path for image in session.extended] == [later.path]
 
 
+def test_where_processes_cannot_be_listed_the_run_goes_on(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(everything=True))
+    monkeypatch.setattr(follow, "all_processes", untold)
+    session.look()
+    assert session.attachment.notes == said(session)
+    assert len(said(session)) == 1
+
+
 def test_what_becomes_of_the_hosts_file_is_a_note(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "never_notes", lambda: ("Lines have gone.",))
     file = mapped_file(11)
