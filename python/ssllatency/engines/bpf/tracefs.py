@@ -34,7 +34,12 @@ class Events:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._group = f"ssllatency_{os.getpid()}"
+        # Unlike anybody's: tracefs is the host's, PIDs are a namespace's and come again, and what is defined by a name that is
+        # there is added to that event, at whatever place it has.
+        self._group = f"ssllatency_{os.getpid()}_{os.urandom(6).hex()}"
+        group = folder / "events" / self._group
+        if group.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(group))
         # Never truncated: that would remove the events of all others.
         self._definitions = os.open(folder / "uprobe_events", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._remover = _start_remover(self._definitions)

@@ -45,7 +45,7 @@ def lines(folder: Path) -> list[str]:
 def test_a_definition_goes_with_its_probe(folder: Path, monkeypatch: pytest.MonkeyPatch, at_return: bool, kind: str) -> None:
     monkeypatch.setattr(tracefs, "_numbers", itertools.count(3))
     events = Events(folder)
-    name = f"ssllatency_{os.getpid()}/site_3"
+    name = f"{events._group}/site_3"
     (folder / "events" / name).mkdir(parents=True)
     (folder / "events" / name / "id").write_text("1234\n")
     defined, attributes = events.define("/proc/self/fd/9", 0x1F0, at_return=at_return)
@@ -61,7 +61,7 @@ def test_many_that_are_no_longer_used_are_removed_meanwhile(folder: Path, monkey
     monkeypatch.setattr(tracefs, "_MOST_UNUSED", 2)
     monkeypatch.setattr(tracefs, "_numbers", itertools.count(1))
     events = Events(folder)
-    names = [f"ssllatency_{os.getpid()}/site_{number}" for number in range(1, 4)]
+    names = [f"{events._group}/site_{number}" for number in range(1, 4)]
     for name in names:
         (folder / "events" / name).mkdir(parents=True)
         (folder / "events" / name / "id").write_text("1")
@@ -79,6 +79,23 @@ def test_those_of_a_killed_process_are_removed(folder: Path) -> None:
         assert lines(folder) == [f"p:{group}/site_1 /proc/self/fd/3:0x10"]
         process.kill()
     wait_for(lambda: lines(folder)[1:] == [f"-:{group}/site_1"])
+
+
+def test_no_two_have_the_same_names(folder: Path) -> None:
+    """Not even of one PID, which processes in other PID namespaces and later ones have as well."""
+    first, second = Events(folder), Events(folder)
+    assert first._group.startswith(f"ssllatency_{os.getpid()}_")
+    assert first._group != second._group
+    for events in (first, second):
+        os.close(events._remover)
+
+
+def test_names_that_are_there_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracefs.os, "urandom", bytes)
+    (folder / "events" / f"ssllatency_{os.getpid()}_000000000000").mkdir(parents=True)
+    with pytest.raises(FileExistsError):
+        Events(folder)
+    assert not lines(folder)
 
 
 def test_a_tracefs_that_may_not_be_written_to_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
