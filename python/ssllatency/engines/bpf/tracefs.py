@@ -11,6 +11,7 @@ would all run each other's programs.
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import os
 import signal
@@ -20,10 +21,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from ssllatency.forked import drop_capabilities, forbid_inspection, unmap_shared
+from ssllatency.own_processes import helpers
+
 PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 _TRACEPOINT = 2  # PERF_TYPE_TRACEPOINT
 _PERF_EVENT_SIZE = 72  # struct perf_event_attr, version 1
-_PATIENCE_S = 120.0  # until the perf events of a tracer that has ended are gone: 0.1 s for each
+# Until the perf events of a tracer that has ended are gone, which takes 0.1 s for each: at least, for each, at most.
+_PATIENCE_S, _PATIENCE_FOR_EACH_S, _MOST_PATIENCE_S = 120.0, 0.3, 3600.0
 _PAUSE_S = 0.3
 _MOST_UNUSED = 512  # definitions: their removal keeps perf events waiting, so it isn't done as long as the tracer works
 _numbers = itertools.count(1)
@@ -87,24 +92,36 @@ def _tell(remover: int, line: str) -> None:
 
 def _start_remover(definitions: int) -> int:
     """Start the process that removes definitions: the end of a pipe by which it hears of them, and that they are no longer used
-    once it is closed."""
+    once it is closed. OSError where none can be started."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
+    number, telling = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
-        _leave(reading, definitions)
+        _leave(reading, definitions, telling)
     os.close(reading)
+    os.close(telling)
+    with os.fdopen(number, "rb") as told:
+        remover = told.read()
     os.waitpid(child, 0)
+    if not remover:
+        os.close(writing)
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    helpers.add(int(remover))  # no target, though its name is the tracer's
     return writing
 
 
-def _leave(reading: int, definitions: int) -> NoReturn:
-    """In a child: its child, for whose end nobody waits, removes definitions."""
+def _leave(reading: int, definitions: int, telling: int) -> NoReturn:
+    """In a child: its child, for whose end nobody waits, removes definitions. Tells its PID."""
     try:
-        if os.fork() == 0:
+        remover = os.fork()
+        if remover:
+            os.write(telling, str(remover).encode())
+        else:
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             _close_all_but(reading, definitions)
+            _give_up()
             _remove_as_told(reading, definitions)
     finally:
         os._exit(0)
@@ -115,6 +132,14 @@ def _close_all_but(*kept: int) -> None:
     bounds = [-1, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
     for before, after in itertools.pairwise(bounds):
         os.closerange(before + 1, after)
+
+
+def _give_up() -> None:
+    """All but the two descriptors, for which no capability is asked any more."""
+    gc.disable()  # else what belonged to unmapped memory might be freed, and unmap what is there by now
+    unmap_shared()
+    forbid_inspection()  # whoever may not define uprobes mustn't get at the descriptor
+    drop_capabilities()
 
 
 def _remove_as_told(reading: int, definitions: int) -> None:
@@ -133,10 +158,14 @@ def _remove_as_told(reading: int, definitions: int) -> None:
         if len(unused) > _MOST_UNUSED:
             unused = [name for name in unused if not _is_removed(definitions, name)]
     left = [*unused, *used]
-    over = time.monotonic() + _PATIENCE_S
+    over = time.monotonic() + _patience_s(len(left))
     while left and time.monotonic() < over:
         left = [name for name in left if not _is_removed(definitions, name)]
         time.sleep(_PAUSE_S if left else 0)
+
+
+def _patience_s(definitions: int) -> float:
+    return min(max(_PATIENCE_S, definitions * _PATIENCE_FOR_EACH_S), _MOST_PATIENCE_S)
 
 
 def _is_removed(definitions: int, name: str) -> bool:

@@ -12,28 +12,27 @@ import ctypes
 import os
 import resource
 import signal
-import struct
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 from ssllatency.elf.room import most_parsed
+from ssllatency.forked import drop_capabilities, forbid_inspection, unmap_shared
 from ssllatency.system_calls import Answer, CallRule, limit_to, program
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_CAPABILITY_VERSION_3 = 0x20080522
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _PROT_EXEC = 4
 
-# By machine: AUDIT_ARCH_*, capset, mmap and mprotect, and the calls that are left: read, write, close, fstat, lseek, munmap,
+# By machine: AUDIT_ARCH_*, mmap and mprotect, and the calls that are left: read, write, close, fstat, lseek, munmap,
 # brk, rt_sigaction, rt_sigprocmask, rt_sigreturn, pread64, madvise, mremap, getpid, exit, sigaltstack, gettid, futex,
 # clock_gettime, gettimeofday, sched_yield, exit_group, getrandom.
 _CALLS = {
     "x86_64": (
-        *(0xC000003E, 126, (9, 10)),
+        *(0xC000003E, (9, 10)),
         (0, 1, 3, 5, 8, 11, 12, 13, 14, 15, 17, 28, 25, 39, 60, 131, 186, 202, 228, 96, 24, 231, 318),
     ),
     "aarch64": (
-        *(0xC00000B7, 91, (222, 226)),
+        *(0xC00000B7, (222, 226)),
         (63, 64, 57, 80, 62, 215, 214, 134, 135, 139, 67, 233, 216, 172, 93, 132, 178, 98, 113, 169, 124, 94, 278),
     ),
 }
@@ -84,31 +83,14 @@ def close_all_but(*kept: int) -> None:
 def confine(keep: int) -> None:
     """Closes all descriptors but `keep`, and gives up what only computing doesn't need. There is no way back."""
     close_all_but(keep)
-    library = ctypes.CDLL(None, use_errno=True)
-    _unmap_shared(library)
-    library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    unmap_shared()
+    forbid_inspection()
+    ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     calls = _CALLS.get(os.uname().machine)
     if calls:
-        architecture, capset, mappings, others = calls
-        _drop_capabilities(library, capset)
+        architecture, mappings, others = calls
+        drop_capabilities()
         rules = [CallRule(number, Answer.ALLOWED) for number in others]
         rules += [CallRule(number, Answer.REFUSED, 2, bits=_PROT_EXEC, otherwise=Answer.ALLOWED) for number in mappings]
         with suppress(OSError):
             limit_to(program(rules, Answer.REFUSED, architecture))
-
-
-def _unmap_shared(library: ctypes.CDLL) -> None:
-    """Unmaps what it could write to for others to see: a process that was forked by a tracer has the memory in which the BPF
-    programs count, and that by which a ring's reader says how far it has read. Nothing here uses it."""
-    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        addresses, permissions = line.split(maxsplit=2)[:2]
-        if permissions[1] == "w" and permissions[3] == "s":
-            start, end = (int(address, 16) for address in addresses.split("-"))
-            library.munmap(start, end - start)
-
-
-def _drop_capabilities(library: ctypes.CDLL, capset: int) -> None:
-    head, nothing = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
-    library.syscall(capset, head, nothing)

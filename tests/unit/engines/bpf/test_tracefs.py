@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.waiting import wait_for
 
 from ssllatency.engines.bpf import tracefs
 from ssllatency.engines.bpf.tracefs import Events
+from ssllatency.own_processes import own_pids
 
 # Defines an event, says so, and waits.
 DEFINES = """
@@ -79,6 +81,32 @@ def test_those_of_a_killed_process_are_removed(folder: Path) -> None:
         assert lines(folder) == [f"p:{group}/site_1 /proc/self/fd/3:0x10"]
         process.kill()
     wait_for(lambda: lines(folder)[1:] == [f"-:{group}/site_1"])
+
+
+def test_the_remover_is_known_and_has_nothing_of_the_tracers(folder: Path) -> None:
+    """No target of the tracer's, no memory that both can write to, and no capability."""
+    before = own_pids()
+    with mmap.mmap(-1, mmap.PAGESIZE) as shared:
+        shared[:1] = b"x"
+        events = Events(folder)
+        (remover,) = own_pids() - before
+        process = Path("/proc", str(remover))
+        if os.geteuid():
+            os.close(events._remover)
+            pytest.skip("only root may look at it")
+        wait_for(lambda: "CapEff:\t0000000000000000\n" in (process / "status").read_text())
+        permissions = {line.split()[1] for line in (process / "maps").read_text().splitlines()}
+        open_there = {str(name.readlink()).split(":")[0] for name in (process / "fd").iterdir()}
+    assert permissions
+    assert not [words for words in permissions if words[1] == "w" and words[3] == "s"]
+    assert open_there == {"pipe", str(folder / "uprobe_events")}
+    os.close(events._remover)
+    wait_for(lambda: not process.exists())
+
+
+@pytest.mark.parametrize(("definitions", "seconds"), [(0, 120), (400, 120), (3000, 900), (10**6, 3600)])
+def test_its_patience_grows_with_the_number_of_definitions(definitions: int, seconds: float) -> None:
+    assert tracefs._patience_s(definitions) == pytest.approx(seconds)
 
 
 def test_no_two_have_the_same_names(folder: Path) -> None:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rights and memory of a tracer's that a process which it has forked doesn't need, and gives up."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+_PR_SET_DUMPABLE = 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+
+
+def unmap_shared() -> None:
+    """Unmap what this process could write to for others to see: the memory in which the BPF programs count, and that by which a
+    ring's reader says how far it has read. Nothing in this process may use it."""
+    unmap = ctypes.CDLL(None).munmap
+    unmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        addresses, permissions = line.split(maxsplit=2)[:2]
+        if permissions[1] == "w" and permissions[3] == "s":
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            unmap(start, end - start)
+
+
+def forbid_inspection() -> None:
+    """Keep processes without CAP_SYS_PTRACE from reading and changing this one."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """Give up all capabilities of this process, where the machine's system calls are known."""
+    number = _CAPSET.get(os.uname().machine)
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24))
