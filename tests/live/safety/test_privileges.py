@@ -213,7 +213,7 @@ def test_perf_events_ask_for_sys_admin_or_work(certificates: Path, home: Path) -
 
 
 def test_events_of_tracefs_serve_without_sys_admin(certificates: Path, home: Path) -> None:
-    """As on Linux 5.15 to 6.5, which attach by perf events alone. What was defined goes once the perf events are gone."""
+    """As on Linux 5.15 to 6.5, which attach by perf events alone."""
     prefix = (*WITH_TRACEFS, *dropped(home, *THREE, "dac_override"))
     with Nginx(certificates) as server, Trace(server.master_pid, options=("--attach", "perf"), prefix=prefix) as trace:
         exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(TIMES)
