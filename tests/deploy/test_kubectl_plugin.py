@@ -45,7 +45,7 @@ fi
 if [ "$1" = debug ] && [ -e "${0%/*}/stays" ]; then
   trap 'echo ended >>"$0.asked"; exit 143' TERM
   echo stays >>"$0.asked"
-  while sleep 0.05; do :; done
+  while sleep 0.05 && [ -e "${0%/*}/stays" ]; do :; done
 fi
 """
 
@@ -82,8 +82,9 @@ class ApiServer(BaseHTTPRequestHandler):
             "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [verbs]},
             "/api/v1/namespaces/default/pods": {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.pods},
         }
-        body = json.dumps(answers[self.path.partition("?")[0]]).encode()
-        self.send_response(200)
+        answer = answers.get(self.path.partition("?")[0])
+        body = json.dumps(answer or {}).encode()
+        self.send_response(200 if answer else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -159,7 +160,10 @@ def test_a_signal_to_it_alone_ends_kubectl_and_the_debugging_pod(tmp_path: Path,
     with subprocess.Popen(command, env=environment(tmp_path), **streams) as process:
         wait_for(lambda: asked.exists() and "stays\n" in asked.read_text())
         process.send_signal(number)
-        assert process.wait(30) == status
+        try:
+            assert process.wait(30) == status
+        finally:
+            (tmp_path / "stays").unlink()  # ends kubectl in any case
     wait_for(lambda: "ended\n" in asked.read_text())
     assert "delete pod --wait=false -- node-debugger-node-7-bbbbb\n" in asked.read_text()
 
