@@ -14,7 +14,7 @@ MACHINES := x86_64 aarch64
 OBJECTS := $(patsubst bpf/%.bpf.c,$(BUILD)/%.bpf.o,$(wildcard bpf/*.bpf.c))
 # Every machine's, each in a folder of its name.
 ALL_OBJECTS := $(foreach machine,$(MACHINES),$(patsubst $(BUILD)/%,$(BUILD)/$(machine)/%,$(OBJECTS)))
-BPF_HEADERS := $(wildcard bpf/*.h bpf/*/*.h)
+BPF_HEADERS := $(wildcard bpf/*.h bpf/*/*.h bpf/*/*/*.h)
 CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
@@ -179,7 +179,7 @@ bench-profile: ## where the time of a hit goes, by samples of perf, written to d
 	$(Q)$(PYTHON) bench/profile/run.py -o docs/measured/profile.md
 
 PYTHON_FILES := python tests bench tools/corpus tools/demo tools/for-tests/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
-C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
+C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/*/*/*.[ch] bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup $(filter-out %/foreign-libraries,$(wildcard tools/for-tests/*)) tests/kernels/guest/init tests/kernels/guest/initrd-init tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources

@@ -11,7 +11,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "handshakes/calls.bpf.h"
-#include "handshakes/goroutines.bpf.h"
+#include "handshakes/go/goroutines.bpf.h"
 #include "common/programs.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);

@@ -42,7 +42,7 @@ def is_outdated(path: Path) -> bool:
     if _of_package("bpf").exists():
         return False
     folder, built_s = sources_path(), path.stat().st_mtime
-    sources = (folder / f"{path.name.removesuffix('.o')}.c", *folder.glob("*.h"), *folder.glob("*/*.h"))
+    sources = (folder / f"{path.name.removesuffix('.o')}.c", *folder.rglob("*.h"))
     return any(source.stat().st_mtime > built_s for source in sources if source.exists())
 
 

@@ -66,7 +66,7 @@ def test_all_types_that_tell_errors_and_sockets_are_known(name: str) -> None:
         "*tls.permanentError",
     }
     assert types.offset("net", "OpError", "Err") == HELD_ERROR
-    # Where bpf/handshakes/go_keys.bpf.h looks for the sizes of keys.
+    # Where bpf/handshakes/go/keys.bpf.h looks for the sizes of keys.
     assert types.offset("crypto/rsa", "PublicKey", "N") == types.offset("crypto/rsa", "PrivateKey", "PublicKey") == 0
     assert (types.offset("crypto/ecdsa", "PrivateKey", "PublicKey"), types.offset("crypto/ecdsa", "PublicKey", "X")) == (0, 16)
     assert types.offset("math/big", "Int", "abs") == 8

@@ -10,9 +10,9 @@
 
 #include "calls/go_programs.bpf.h"
 #include "handshakes/ending.bpf.h"
-#include "handshakes/go_callbacks.bpf.h"
-#include "handshakes/go_errors.bpf.h"
-#include "handshakes/go_keys.bpf.h"
+#include "handshakes/go/callbacks.bpf.h"
+#include "handshakes/go/errors.bpf.h"
+#include "handshakes/go/keys.bpf.h"
 
 /* The record of the handshake that a frame is the call of: another may have its connection's address by now. */
 static __always_inline struct ssll_handshake *handshake_of(const struct ssll_frame *frame)

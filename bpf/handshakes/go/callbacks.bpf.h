@@ -7,7 +7,7 @@
 #ifndef HANDSHAKES_GO_CALLBACKS_BPF_H
 #define HANDSHAKES_GO_CALLBACKS_BPF_H
 
-#include "handshakes/go_threads.bpf.h"
+#include "handshakes/go/threads.bpf.h"
 
 static __noinline bool is_held_by_config(__u64 closure, __u64 connection, const struct ssll_library *library)
 {
