@@ -6,7 +6,6 @@ same for both, from one half of a second to the next."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import tempfile
@@ -147,11 +146,7 @@ def _measure(cpus: Cpus, directory: Path, number: int, seconds: float) -> Iterat
 
 def main() -> int:
     """Measure, and print or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=100, metavar="N", help="how many pairs of turns, at least 2 (100)")
-    parser.add_argument("--seconds", type=float, default=0.4, metavar="S", help="how long a turn is measured (0.4)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
-    arguments = parser.parse_args()
+    arguments = command.arguments_of_turns(__doc__, pairs=100, seconds=0.4)
 
     def make_page() -> str:
         cpus = choose_cpus()

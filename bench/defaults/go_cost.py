@@ -5,12 +5,10 @@ those of nginx with OpenSSL, in turns with and without."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -200,19 +198,11 @@ def _go_version() -> str:
 
 def main() -> int:
     """Measure, and print or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=10, metavar="N", help="how many pairs of turns, at least 2 (10)")
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="how long a turn is measured (1)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
-    arguments = parser.parse_args()
+    arguments = command.arguments_of_turns(__doc__, pairs=10, seconds=1.0)
 
     def page() -> str:
-        paid = hits.Hits()
-        paid.measure()
-        with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
-            results = measured(Path(directory), arguments.pairs, arguments.seconds)
-        paid.measure()
-        return make_page(results, hits.sentence(paid.median), arguments.seconds)
+        results, costs = hits.with_costs(lambda directory: measured(directory, arguments.pairs, arguments.seconds))
+        return make_page(results, costs, arguments.seconds)
 
     return command.run(page, arguments.output, "bench-go")
 

@@ -5,9 +5,7 @@ target, in many short turns with and without: what else the machine does from on
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -127,20 +125,15 @@ def _number(results: Results) -> int:
 
 def main() -> int:
     """Measure, and print or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=12, metavar="N", help="how many pairs of turns, at least 2 (12)")
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="how long a turn is measured (1)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
-    arguments = parser.parse_args()
+    arguments = command.arguments_of_turns(__doc__, pairs=12, seconds=1.0)
+
+    def measure(directory: Path) -> tuple[Results, Results]:
+        results = measured(directory, arguments.pairs, arguments.seconds)
+        return results, measured_at_borders(directory, max(2, arguments.pairs // 2))
 
     def page() -> str:
-        paid = hits.Hits()
-        paid.measure()
-        with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
-            results = measured(Path(directory), arguments.pairs, arguments.seconds)
-            borders = measured_at_borders(Path(directory), max(2, arguments.pairs // 2))
-        paid.measure()
-        return make_page(results, borders, hits.sentence(paid.median), arguments.seconds)
+        (results, borders), costs = hits.with_costs(measure)
+        return make_page(results, borders, costs, arguments.seconds)
 
     return command.run(page, arguments.output, "bench-turns")
 

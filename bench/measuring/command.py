@@ -4,6 +4,7 @@ write it."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -13,6 +14,17 @@ from tests.live.clients.counted import ClientError
 from tests.live.servers.nginx import ServerError
 
 from bench.measuring.tracers import BenchError
+
+
+def arguments_of_turns(description: str | None, pairs: int, seconds: float) -> argparse.Namespace:
+    """The arguments of a benchmark that measures in turns; `pairs` and `seconds` where none are given."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--pairs", type=int, default=pairs, metavar="N", help=f"how many pairs of turns, at least 2 ({pairs})")
+    parser.add_argument(
+        "--seconds", type=float, default=seconds, metavar="S", help=f"how long a turn is measured ({seconds:g})"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
+    return parser.parse_args()
 
 
 def run(make_page: Callable[[], str], output: Path | None, target: str) -> int:

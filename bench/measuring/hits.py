@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 from ssllatency.probes.costs import HitCosts
 from ssllatency.tracing import hit_costs
+
+_Result = TypeVar("_Result")
 
 
 class Hits:
@@ -46,3 +51,13 @@ def sentence(costs: HitCosts | None) -> str:
         f"{costs.single_stepped:,} ns at one that it single-steps,\n{costs.optimised:,} ns at a 5-byte nop; a return probe "
         f"{costs.returning:,} ns more than its entry; {costs.after_work:,} ns more after other work (medians)."
     )
+
+
+def with_costs(measure: Callable[[Path], _Result]) -> tuple[_Result, str]:
+    """What is measured in a folder of its own, and the sentence about what a hit cost before and after that."""
+    paid = Hits()
+    paid.measure()
+    with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
+        result = measure(Path(directory))
+    paid.measure()
+    return result, sentence(paid.median)
