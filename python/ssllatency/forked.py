@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights and memory of a tracer's that a process which it has forked doesn't need, and gives up."""
+"""Descriptors, memory and rights of a tracer's that a process which it has forked doesn't need, and gives up."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import resource
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 _PR_SET_DUMPABLE = 4
@@ -13,9 +16,20 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 
 
+def close_others(keep: Collection[int]) -> None:
+    """Close all descriptors but these."""
+    first = 0
+    for descriptor in sorted(keep):
+        if first < descriptor:  # an empty range would be that of all
+            os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
 def unmap_shared() -> None:
     """Unmap what this process could write to for others to see: the memory in which the BPF programs count, and that by which a
-    ring's reader says how far it has read. Nothing in this process may use it."""
+    ring's reader says how far it has read. Nothing in this process may use it. Python's collector rests from now on."""
+    gc.disable()  # else what belonged to unmapped memory might be freed, and unmap what is there by now
     unmap = ctypes.CDLL(None).munmap
     unmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():

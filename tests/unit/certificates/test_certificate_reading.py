@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import random
@@ -211,6 +212,13 @@ def test_it_shares_no_memory_with_the_tracer(monkeypatch: pytest.MonkeyPatch) ->
     bad_for(monkeypatch, lambda: ctypes.memset(address, 1, 1))
     assert process.read_certificates([GOOD, BAD]) == {GOOD: read_certificate(*GOOD)}
     assert shared[0] == 0
+
+
+def test_its_collector_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What belonged to memory that isn't mapped any more would unmap what is there by now."""
+    assert gc.isenabled()
+    bad_for(monkeypatch, lambda: gc.isenabled() and os._exit(1))
+    assert process.read_certificates([BAD]) == {BAD: read_certificate(*BAD)}
 
 
 def answer_with(field: bytes, value: bytes) -> bytes:

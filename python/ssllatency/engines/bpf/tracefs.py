@@ -11,7 +11,6 @@ would all run each other's programs.
 from __future__ import annotations
 
 import errno
-import gc
 import itertools
 import os
 import signal
@@ -21,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from ssllatency.forked import drop_capabilities, forbid_inspection, unmap_shared
+from ssllatency.forked import close_others, drop_capabilities, forbid_inspection, unmap_shared
 from ssllatency.own_processes import helpers
 
 PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
@@ -120,23 +119,15 @@ def _leave(reading: int, definitions: int, telling: int) -> NoReturn:
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            _close_all_but(reading, definitions)
+            close_others({reading, definitions})  # for the end of others somebody may wait
             _give_up()
             _remove_as_told(reading, definitions)
     finally:
         os._exit(0)
 
 
-def _close_all_but(*kept: int) -> None:
-    """The tracer's maps, programs and streams, for whose end somebody may wait."""
-    bounds = [-1, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
-    for before, after in itertools.pairwise(bounds):
-        os.closerange(before + 1, after)
-
-
 def _give_up() -> None:
     """All but the two descriptors, for which no capability is asked any more."""
-    gc.disable()  # else what belonged to unmapped memory might be freed, and unmap what is there by now
     unmap_shared()
     forbid_inspection()  # whoever may not define uprobes mustn't get at the descriptor
     drop_capabilities()

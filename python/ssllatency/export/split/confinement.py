@@ -90,16 +90,6 @@ def keeps_from_files() -> bool:
     return os.geteuid() == 0 or _landlock(ctypes.CDLL(None, use_errno=True)) >= 1
 
 
-def close_others(keep: Collection[int]) -> None:
-    """Closes all descriptors but these."""
-    first = 0
-    for descriptor in sorted(keep):
-        if first < descriptor:  # an empty range would be that of all
-            os.closerange(first, descriptor)
-        first = descriptor + 1
-    os.closerange(first, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-
-
 def confine(user: tuple[int, int], parent: int) -> None:
     """Gives all of that up; the process is killed when its parent is gone. OSError where the kernel refuses a part of it."""
     library = ctypes.CDLL(None, use_errno=True)

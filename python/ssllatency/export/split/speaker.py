@@ -18,7 +18,8 @@ from ssllatency.engines.resources import collect_seldom, keep_one_heap
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import NoReading, Reading, Readings
 from ssllatency.export.split.channel import READY, Broken, SpeakersEnd, TracersEnd
-from ssllatency.export.split.confinement import close_others, confine
+from ssllatency.export.split.confinement import confine
+from ssllatency.forked import close_others
 
 if TYPE_CHECKING:
     from ssllatency.export.push.settings import PushSettings

@@ -13,11 +13,10 @@ import os
 import resource
 import signal
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 from ssllatency.elf.room import most_parsed
-from ssllatency.forked import drop_capabilities, forbid_inspection, unmap_shared
+from ssllatency.forked import close_others, drop_capabilities, forbid_inspection, unmap_shared
 from ssllatency.system_calls import Answer, CallRule, limit_to, program
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -75,9 +74,7 @@ def close_all_but(*kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(null, descriptor)
-    bounds = [2, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
-    for low, high in pairwise(bounds):
-        os.closerange(low + 1, high)
+    close_others({0, 1, 2, *kept})
 
 
 def confine(keep: int) -> None:

@@ -17,18 +17,21 @@ from ssllatency.engines.bpf import tracefs
 from ssllatency.engines.bpf.tracefs import Events
 from ssllatency.own_processes import own_pids
 
-# Defines an event, says so, and waits.
+# Defines an event, says so, and waits. "closed": without standard input, so that its own descriptors begin with 0.
 DEFINES = """
-import sys
+import os, sys
 from pathlib import Path
 from ssllatency.engines.bpf.tracefs import Events
+waiting = os.dup(0)
+if sys.argv[2] == "closed":
+    os.close(0)
 events = Events(Path(sys.argv[1]))
 group = Path(sys.argv[1], "events", events._group, "site_1")
 group.mkdir(parents=True)
 (group / "id").write_text("7")
 events.define("/proc/self/fd/3", 16, at_return=False)
 print(events._group, flush=True)
-sys.stdin.read()
+os.read(waiting, 1)
 """
 
 
@@ -72,9 +75,10 @@ def test_many_that_are_no_longer_used_are_removed_meanwhile(folder: Path, monkey
     os.close(events._remover)
 
 
-def test_those_of_a_killed_process_are_removed(folder: Path) -> None:
+@pytest.mark.parametrize("standard_input", ["open", "closed"])
+def test_those_of_a_killed_process_are_removed(folder: Path, standard_input: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", DEFINES, folder]
+    command = [sys.executable, "-c", DEFINES, folder, standard_input]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout
         group = process.stdout.readline().strip()
