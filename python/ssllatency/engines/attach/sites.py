@@ -179,7 +179,7 @@ def library_record(
         record.types[number] = type_hash
     for number, at in enumerate(offsets.go_fields):
         record.fields[number] = at
-    paths = {**labels, **_socket_paths(offsets), **_certificate_paths(labels, offsets)}
+    paths = {**labels, **_socket_paths(offsets), **certificate_paths(labels, offsets)}
     for place in _PLACES.keys() & paths.keys():
         path, kept = paths[place], record.paths[_PLACES[place]]
         kept.length, kept.size, kept.bits = len(path.offsets), path.size, path.bits
@@ -196,7 +196,7 @@ def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
     return {"bio_type": FieldPath(bio_type, 4), "bio_descriptor": FieldPath(descriptor, 4)}
 
 
-def _certificate_paths(labels: Mapping[str, FieldPath], offsets: SslOffsets) -> dict[str, FieldPath]:
+def certificate_paths(labels: Mapping[str, FieldPath], offsets: SslOffsets) -> dict[str, FieldPath]:
     """Those into the certificate that a server serves, and to the number of those that it sends with it; none where libcrypto
     doesn't show how it keeps them, or a path would be too long."""
     certificate, chain = labels.get("certificate"), labels.get("chain")

@@ -27,6 +27,7 @@ _LOOK_S = 10.0
 _IDLE_NS = 3600 * 10**9  # what wasn't served for so long makes room, where a process has used more than half of its share
 _MOST_WAITING, _TRIES = 64, 3  # certificates that no answer came about, as where no process could be started
 _Row = tuple[abi.ServedKey, abi.Served]
+_Known = tuple[bytes, int, int]  # the key of a certificate, its process and its number
 _Read = Callable[[Sequence[SignedPart]], Mapping[SignedPart, CertificateFacts | None]]
 _Waiting = tuple[int, SignedPart, int]  # the certificate's number, what was signed of it, and how often it is to be tried
 _MAPS = dict.fromkeys(("certificates", "served"), abi.CertificateSize.CERTIFICATES)
@@ -57,8 +58,7 @@ class _Tables:
             (abi.ServedKey.from_buffer_copy(key), abi.Served.from_buffer_copy(value)) for key, value in self._served.items()
         ]
 
-    def known(self) -> list[tuple[bytes, int, int]]:
-        """The key of each certificate, its process and its number."""
+    def known(self) -> list[_Known]:
         return [
             (key, abi.CertificateKey.from_buffer_copy(key).tgid, int.from_bytes(number, "little"))
             for key, number in self._known.items()
@@ -71,25 +71,28 @@ class _Tables:
         full = _over(Counter(key.tgid for key, _ in rows), most.SERVED_OF_PROCESS // 2)
         full |= _over(Counter(pid for _, pid, _ in known), most.CERTIFICATES_OF_PROCESS // 2)
         fresh = {key.certificate for key, value in rows if value.last_ns >= before_ns}
-        taken = []
-        for key, value in rows:
-            if key.tgid in full and value.last_ns < before_ns and self._served.delete(bytes(key)):
-                self._in_flight.give_back(key.tgid, abi.Shared.SERVED)
-                taken.append((key, value))
-        for raw_key, pid, number in known:
-            if pid in full and 0 < number <= settled and number not in fresh and self._known.delete(raw_key):
-                self._in_flight.give_back(pid, abi.Shared.CERTIFICATES)
-        return taken
+        return self._free(
+            [row for row in rows if row[0].tgid in full and row[1].last_ns < before_ns],
+            [one for one in known if one[1] in full and 0 < one[2] <= settled and one[2] not in fresh],
+        )
 
     def take_out(self, pids: Collection[int]) -> list[_Row]:
         """Frees what is kept of processes that have ended: where they had served certificates."""
+        if not pids:
+            return []
+        return self._free(
+            [row for row in self.served() if row[0].tgid in pids], [one for one in self.known() if one[1] in pids]
+        )
+
+    def _free(self, served: Iterable[_Row], known: Iterable[_Known]) -> list[_Row]:
+        """Frees these, and gives back their processes' room: those of `served` that were still there."""
         taken = []
-        for key, value in self.served():
-            if key.tgid in pids and self._served.delete(bytes(key)):
+        for key, value in served:
+            if self._served.delete(bytes(key)):
                 self._in_flight.give_back(key.tgid, abi.Shared.SERVED)
                 taken.append((key, value))
-        for raw_key, pid, _ in self.known():
-            if pid in pids and self._known.delete(raw_key):
+        for raw_key, pid, _ in known:
+            if self._known.delete(raw_key):
                 self._in_flight.give_back(pid, abi.Shared.CERTIFICATES)
         return taken
 
@@ -144,17 +147,18 @@ class Certificates:
     ) -> None:
         self._ring = Ring(loaded.map_fd("new_certificates"), _ring_bytes(request), ctypes.sizeof(abi.Certificate))
         self._tables = _Tables(loaded, in_flight)
-        self._answers = _Answers(request.read_certificates) if request.read_certificates else None
+        self._is_asked = request.read_certificates is not None
+        self._answers = _Answers(request.read_certificates or (lambda _: {}))
         self._texts, self._name_of, self._alive = texts, name_of, alive
         self._by_process = Label.PROCESS in request.by
         self._of_ended: tuple[ServedCertificate, ...] = ()
-        self._untold_of_ended = self.untold = 0
+        self.untold = 0
         self._new, self._looked_s = 0, time.monotonic()
         self._settled = 0  # the last number that was known the last time
 
     def take(self) -> None:
         """Reads those that were handed over since the last time: each certificate once, whoever serves it."""
-        if self._answers is None:
+        if not self._is_asked:
             return
         self._take_new()
         if self._new >= _MANY_NEW or time.monotonic() - self._looked_s >= _LOOK_S:
@@ -166,19 +170,15 @@ class Certificates:
 
     def served(self) -> tuple[ServedCertificate, ...]:
         """The certificates that were served so far, and where."""
-        if self._answers is None:
-            return ()
         rows = self._tables.served()
         self._take_new()  # those of these rows as well
-        told = self._told(rows)
-        self.untold = self._untold_of_ended
-        return summed([*self._of_ended, *told])
+        return summed([*self._of_ended, *self._told(rows)])
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees what is kept of processes that have ended."""
         forgotten = self._told(self._take_out(pids))
         forgotten += [one for one in self._of_ended if one.process and one.process.pid in pids]
-        self._untold_of_ended += sum(one.count for one in forgotten if one.certificate is None)
+        self.untold += sum(one.count for one in forgotten if one.certificate is None)
         self._of_ended = tuple(one for one in self._of_ended if one.process is None or one.process.pid not in pids)
 
     def close(self) -> None:
@@ -186,8 +186,6 @@ class Certificates:
         self._ring.close()
 
     def _take_new(self) -> None:
-        if self._answers is None:
-            return
         new = [(one.number, (_signed(one), one.signature_length)) for one in self._ring.records(abi.Certificate)]
         self._new += len(new)
         self._answers.ask(new)
@@ -197,14 +195,14 @@ class Certificates:
         self._take_new()  # what they had handed over last, too
         numbers, settled = {number for _, _, number in self._tables.known()}, self._settled  # later ones may not be there yet
         numbers |= {key.certificate for key, _ in self._tables.served()}
-        self._settled = self._answers.keep(numbers, settled) if self._answers else settled
+        self._settled = self._answers.keep(numbers, settled)
         return self._tables.take_out(pids)
 
     def _add_ended(self, rows: list[_Row]) -> None:
         if not rows:
             return
         kept = sorted(summed([*self._of_ended, *self._told(rows)]), key=lambda one: -one.last_s)
-        self._untold_of_ended += sum(one.count for one in kept[_MOST_KEPT:])
+        self.untold += sum(one.count for one in kept[_MOST_KEPT:])
         self._of_ended = tuple(kept[:_MOST_KEPT])
 
     def _told(self, rows: Iterable[_Row]) -> list[ServedCertificate]:
@@ -216,7 +214,7 @@ class Certificates:
         return ServedCertificate(
             port=key.port,
             server_name=self._texts.of(key.name) if key.name_known else None,
-            certificate=self._answers.get(key.certificate) if self._answers else None,
+            certificate=self._answers.get(key.certificate),
             chain=None if value.chain < 0 else value.chain,
             count=value.count,
             unsuccessful=value.unsuccessful,

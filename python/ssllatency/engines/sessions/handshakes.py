@@ -16,7 +16,7 @@ from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
-from ssllatency.engines.attach.sites import Sites
+from ssllatency.engines.attach.sites import Sites, certificate_paths
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.running import exists
@@ -353,7 +353,9 @@ class HandshakeSession:
     def _certificates(self) -> tuple[ServedCertificate, ...] | None:
         """None where no library shows where they are."""
         plans = [image.plan for image in self._images if _shows_connections(image)]
-        shown = any({"certificate", "signature"} <= {*plan.handshake.labels} and plan.offsets.x509_encoding for plan in plans)
+        shown = any(
+            "signature" in plan.handshake.labels and certificate_paths(plan.handshake.labels, plan.offsets) for plan in plans
+        )
         return self._counts.certificates.served() if shown and self._request.read_certificates else None
 
     def forget(self, pids: Collection[int]) -> None:
