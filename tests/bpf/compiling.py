@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sources of what only tests run: BPF programs, and programs to attach them to."""
+"""What only tests run: BPF programs, and programs to attach them to."""
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 
+from ssllatency.engines.bpf import kernel
+
 SOURCES = Path(__file__).resolve().parent / "sources"
+# Maps of handshakes that are large, of which a test's program needs little.
+SMALL_TABLES = ("handshakes", "excess_handshakes", "open_calls", "excess_calls")
+SMALL = 16
+_PROGRAM_RUN = 10  # BPF_PROG_RUN
 
 
 def compiled(name: str, directory: Path) -> bytes:
@@ -26,3 +33,8 @@ def compiled(name: str, directory: Path) -> bytes:
     made = directory / f"{name}.o"
     subprocess.run(["clang", *flags, "-c", SOURCES / name, "-o", made], check=True)
     return made.read_bytes()
+
+
+def run(program: int) -> None:
+    """Run the program with that descriptor once."""
+    assert kernel.bpf(_PROGRAM_RUN, struct.pack("<II", program, 0)) == 0

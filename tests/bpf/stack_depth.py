@@ -86,7 +86,7 @@ class CompiledObject:
         """All ways down from a program. The verifier forbids recursion."""
         yield from (Chain(frames, granularity) for frames in self._below(program))
 
-    def deepest(self, program: str, granularity: int = INTERPRETERS_GRANULARITY) -> Chain:
+    def deepest(self, program: str, granularity: int) -> Chain:
         """The one that takes most stack."""
         return max(self.chains(program, granularity), key=lambda chain: chain.size)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ssllatency.code.machine import Cost, Emulation, Instruction
-from ssllatency.engines.bpf.perf import open_event
+from ssllatency.engines.bpf.perf import open_uprobe
 from ssllatency.host import kernel
 from ssllatency.probes.planner import machine_of
 from tests.bpf.instructions import Snippet
@@ -93,11 +93,7 @@ def running(path: Path) -> Iterator[Process]:
 @contextmanager
 def probed(path: Path, offset: int, pid: int) -> Iterator[int]:
     """A uprobe that only counts: the descriptor from which its hits are read."""
-    name = ctypes.create_string_buffer(str(path).encode())
-    kind = int(Path("/sys/bus/event_source/devices/uprobe/type").read_text())
-    # struct perf_event_attr, version 1: type, size, …, config1 (the path), config2 (the offset).
-    attributes = struct.pack("<II", kind, 72).ljust(56, b"\0") + struct.pack("<QQ", ctypes.addressof(name), offset)
-    event = open_event(attributes, pid=pid, cpu=-1)
+    event = open_uprobe(str(path), offset, pid, at_return=False)
     try:
         yield event
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import random
-import struct
 from collections.abc import Iterator
 from math import isqrt
 
@@ -13,11 +12,10 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.sessions.trace import set_linear
 from ssllatency.model.histogram import LinearHistogram, bucket_index
-from tests.bpf.compiling import compiled
+from tests.bpf.compiling import compiled, run
 
 VALUES = 4096
 # With the narrowest steps; with those of over 2^32 ns, whose reciprocal is 0.
@@ -49,8 +47,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory, linear: LinearRange) -> Iter
 def run_in_kernel(probe: BpfObject, values: list[int]) -> ProbeValues:
     memory = probe.live_section(".data.probe", ProbeValues)
     memory.values[: len(values)] = values
-    program_run = 10  # BPF_PROG_RUN
-    assert kernel.bpf(program_run, struct.pack("<II", probe.program_fd("run_buckets"), 0)) == 0
+    run(probe.program_fd("run_buckets"))
     return memory
 
 

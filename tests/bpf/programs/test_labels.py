@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable
 
 import pytest
 
 from ssllatency import abi
 from ssllatency.abi import ClientCertificate, Label, PlaceOf
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
-from tests.bpf.compiling import compiled
+from tests.bpf.compiling import SMALL, SMALL_TABLES, compiled, run
 
 LIBRARY = 3  # whose number the kernel notes beside codes of its own
 TLS1_2, TLS1_3 = 0x0303, 0x0304
@@ -44,14 +42,13 @@ def read(content: bytes) -> Read:
         for number, place in enumerate(places):
             library.paths[place].offsets[0], library.paths[place].length, library.paths[place].size = 8 * number, 1, 8
         with BpfObject(content, "labels_probe") as opened:
-            for table in ("handshakes", "excess_handshakes", "open_calls", "excess_calls"):
-                opened.resize_map(table, 16)
+            for table in SMALL_TABLES:
+                opened.resize_map(table, SMALL)
             opened.load()
             opened.map("libraries", 4, ctypes.sizeof(abi.Library)).update(ctypes.c_uint32(0), library)
             probe = opened.live_section(".data.probe", LabelsProbe)
             probe.ssl, probe.labels.library = ctypes.addressof(ssl), LIBRARY
-            program_run = 10  # BPF_PROG_RUN
-            assert kernel.bpf(program_run, struct.pack("<II", opened.program_fd("run_labels"), 0)) == 0
+            run(opened.program_fd("run_labels"))
             labels = abi.Labels.from_buffer_copy(bytes(probe.labels))
             counted = list(opened.map("mix", ctypes.sizeof(abi.MixKey), 8).items())
         known = {Label(number): labels.values[number] for number in range(Label.LABELS) if labels.known >> number & 1}

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Iterator
 
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.ring import Ring
-from tests.bpf.compiling import compiled
+from tests.bpf.compiling import SMALL, SMALL_TABLES, compiled, run
 
 RING = 1 << 16
 SMALL_RING = 1 << 12  # for less than one of them
@@ -41,8 +39,8 @@ class Opened:
 
     def __init__(self, content: bytes, certificates: int, ring: int) -> None:
         self.object = BpfObject(content, "certificates_probe")
-        for table in ("handshakes", "excess_handshakes", "open_calls", "excess_calls"):
-            self.object.resize_map(table, 16)
+        for table in SMALL_TABLES:
+            self.object.resize_map(table, SMALL)
         self.object.resize_map("certificates", certificates)
         self.object.resize_map("new_certificates", ring)
         self.object.load()
@@ -60,7 +58,7 @@ class Opened:
     def number_at(self, encoding: int, signature: int) -> int:
         """The number of the certificate whose ASN1_ENCODING and ASN1_STRING are said to be there."""
         self._probe.encoding, self._probe.signature = encoding, signature
-        assert kernel.bpf(10, struct.pack("<II", self.object.program_fd("run_certificates"), 0)) == 0  # BPF_PROG_RUN
+        run(self.object.program_fd("run_certificates"))
         return int(self._probe.number)
 
     def known(self) -> list[int]:

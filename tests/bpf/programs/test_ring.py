@@ -9,10 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.ring import Ring, stride_of
-from tests.bpf.compiling import compiled
+from tests.bpf.compiling import compiled, run
 
 SIZE = 4096 * 4
 RECORD = 32
@@ -34,8 +33,7 @@ class Subject:
 
     def emit(self, number: int, *, wake: bool = False) -> None:
         self.state.wanted, self.state.wake = number, int(wake)
-        program_run = 10  # BPF_PROG_RUN
-        assert kernel.bpf(program_run, struct.pack("<II", self._program, 0)) == 0
+        run(self._program)
 
     def numbers(self) -> list[int]:
         """Those of all records that can be read now."""

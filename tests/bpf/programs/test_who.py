@@ -15,16 +15,14 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.abi import Label, PlaceOf
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.handshakes import PeerPrefix
-from tests.bpf.compiling import compiled
+from tests.bpf.compiling import SMALL, SMALL_TABLES, compiled, run
 
 TLS1_2, TLS1_3 = 0x0303, 0x0304
 BIO_TYPE_SOCKET, BIO_TYPE_OF_ANOTHER = 0x505, 0x5C0
 WHO = (Label.SNI, Label.ALPN, Label.PORT, Label.PEER)
-PROGRAM_RUN = 10  # BPF_PROG_RUN
 _SIDE = 31  # the word of an SSL in which its side is
 
 Places = dict[PlaceOf, int]
@@ -50,8 +48,8 @@ class Reader:
         who = self._opened.section(".rodata.who_config", abi.WhoConfig)
         who.labels, who.prefix4, who.prefix6 = sum(1 << label for label in asked), prefix.ipv4, prefix.ipv6
         self._opened.section(".rodata.handshake_config", abi.HandshakeConfig).most_texts = most_texts
-        for table in ("handshakes", "excess_handshakes", "open_calls", "excess_calls", "endpoints", "texts"):
-            self._opened.resize_map(table, 16)
+        for table in (*SMALL_TABLES, "endpoints", "texts"):
+            self._opened.resize_map(table, SMALL)
         self._opened.load()
         self._probe = self._opened.live_section(".data.probe", WhoProbe)
         self._texts = Texts(self._opened.map("texts", ctypes.sizeof(abi.Text), 4).items)
@@ -102,7 +100,7 @@ class Reader:
         self._probe.ssl, self._probe.server, self._probe.keeps = _SSL, server, keeps
         self._probe.in_call, self._probe.labels.ending = in_call, ending
         ctypes.memmove(_SSL, self._ssl, ctypes.sizeof(self._ssl))
-        assert kernel.bpf(PROGRAM_RUN, struct.pack("<II", self._opened.program_fd("run_who"), 0)) == 0
+        run(self._opened.program_fd("run_who"))
 
 
 _MEMORY = (ctypes.c_uint64 * 32)()

@@ -3,35 +3,29 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines.bpf.perf import open_event
+from ssllatency.engines.bpf.perf import open_uprobe
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.traced_functions import SERVER_HANDSHAKE
 from tests.live.go.test_go import BUILT, NEEDED
 from tests.live.go.test_go_handshakes import started
 
 pytestmark = pytest.mark.usefixtures("tracing")
-_UPROBES = Path("/sys/bus/event_source/devices/uprobe")
-_RETURNS = 1  # bit 0 of the event's configuration, as its format says
+_FORMAT = Path("/sys/bus/event_source/devices/uprobe/format/retprobe")
 
 
 def return_probe(path: Path, pid: int) -> int:
     """The descriptor of an event that counts returns of the handshake's function, and does nothing else."""
-    assert (_UPROBES / "format/retprobe").read_text().strip() == "config:0"
+    assert _FORMAT.read_text().strip() == "config:0"
     image = Image.open(path)
     [function] = Program(image).functions.named(SERVER_HANDSHAKE)
-    name = ctypes.create_string_buffer(str(path).encode())
-    head = struct.pack("<IIQ", int((_UPROBES / "type").read_text()), 72, _RETURNS)
-    place = struct.pack("<QQ", ctypes.addressof(name), image.file_offset(function.address))
-    return open_event(head.ljust(56, b"\0") + place, pid=pid, cpu=-1)
+    return open_uprobe(str(path), image.file_offset(function.address), pid, at_return=True)
 
 
 @pytest.mark.parametrize("name", NEEDED)

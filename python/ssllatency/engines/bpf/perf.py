@@ -70,7 +70,7 @@ def _uprobe_type() -> int:
     return int(_UPROBE_TYPE.read_text())
 
 
-def _open_event(path: str, offset: int, pid: int, *, at_return: bool) -> int:
+def open_uprobe(path: str, offset: int, pid: int, *, at_return: bool) -> int:
     """The perf event of one site; OSError where the kernel refuses."""
     name = ctypes.create_string_buffer(path.encode())
     # struct perf_event_attr, version 1: type, size, config, …, config1 (the path), config2 (the offset).
@@ -111,7 +111,7 @@ def attach(program: int, path: str, offset: int, cookie: int, *, pid: int = -1, 
     """
     definition = ""
     try:
-        event = _open_event(path, offset, pid, at_return=at_return)
+        event = open_uprobe(path, offset, pid, at_return=at_return)
     except PermissionError:
         events = tracefs.events()
         if events is None:
