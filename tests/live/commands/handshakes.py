@@ -101,6 +101,11 @@ def split(singles: Iterable[Shake]) -> list[Shake]:
     return [single for single in singles if {"on_cpu", "off_cpu"} & single["parts_ns"].keys()]
 
 
+def spent_ns(singles: Iterable[Shake], part: str) -> int:
+    """How long this part took in all of them; nothing in those that don't have it."""
+    return sum(single["parts_ns"].get(part, 0) for single in singles)
+
+
 def for_peer_ns(single: Shake) -> int:
     """How long it waited for its peer: where it wasn't seen when bytes arrived, or for the server to come back for them."""
     parts = single["parts_ns"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.commands.handshakes import PHASES, Shake, Shakes
+from tests.live.commands.handshakes import PHASES, Shakes, spent_ns
 from tests.live.commands.trace import losses
 from tests.live.go.test_go import NEEDED, OTHERS
 from tests.live.go.test_go_handshakes import of_role, started
@@ -14,10 +14,6 @@ from tests.machine import NEEDS_QUIET
 pytestmark = pytest.mark.usefixtures("tracing")
 PLAIN = "plain.test"
 MOST = 1.5  # times what the callbacks say: between a probe and a callback's clock a thread may lose its processor
-
-
-def spent_ns(singles: list[Shake], part: str) -> int:
-    return sum(single["parts_ns"].get(part, 0) for single in singles)
 
 
 @NEEDS_QUIET

@@ -5,19 +5,14 @@ account of the process' threads is the most that it can come to."""
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.live.commands.handshakes import Shakes, split
+from tests.live.commands.handshakes import Shakes, spent_ns, split
 from tests.live.go.test_go import NEEDED
-from tests.live.go.test_go_callbacks import spent_ns
 from tests.live.go.test_go_queues import TIMES, server
-from tests.live.servers.queues import felt_ns
+from tests.live.servers.queues import felt_ns, neighbours
 from tests.machine import NEEDS_QUIET
 
 pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
@@ -28,19 +23,6 @@ SIGNING, SIGNING_NS = "3ms", 3_000_000
 def used_ns(pid: int) -> int:
     """How long the threads of the process have had a processor."""
     return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
-
-
-@contextmanager
-def others_at_work(processor: int, number: int = 2) -> Iterator[None]:
-    """Processes that never wait, on this processor."""
-    words = ["taskset", "-c", str(processor), sys.executable, "-c", "while True: pass"]
-    processes = [subprocess.Popen(words) for _ in range(number)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
 def shaken(pid: int, port: int) -> tuple[Shakes, int]:
@@ -76,7 +58,7 @@ def test_a_goroutine_that_keeps_its_thread_has_all_of_its_time_on_a_processor() 
 def test_a_thread_without_a_processor_shows_in_its_handshakes() -> None:
     """Its signatures look slow, and it is told that they aren't."""
     processor = min(os.sched_getaffinity(0))
-    with others_at_work(processor), server(NEWEST, signing=SIGNING, before=("taskset", "-c", str(processor))) as (pid, port):
+    with neighbours(processor, 2), server(NEWEST, signing=SIGNING, before=("taskset", "-c", str(processor))) as (pid, port):
         shakes, _ = shaken(pid, port)
     known = split(shakes.singles)
     assert known

@@ -22,7 +22,7 @@ from ssllatency.reports.documents.document import from_document
 from ssllatency.targets.sockets.sock_diag import listen_overflows
 from tests.live.clients.bad import context, no_shared_cipher
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
-from tests.live.commands.handshakes import Shakes, assert_books
+from tests.live.commands.handshakes import Shakes, assert_books, spent_ns
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.programs import session_server
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
@@ -235,9 +235,7 @@ def test_a_key_is_not_blamed_for_a_busy_processor(certificates: Path) -> None:
         for _ in range(TIMES):
             felt_ns(port)
     assert told(shakes, but_for=())[0].rule.name == "neighbours"
-    throttled, ready = (
-        sum(single["parts_ns"].get(part, 0) for single in shakes.singles) for part in ("off_cpu_throttled", "off_cpu_runnable")
-    )
+    throttled, ready = (spent_ns(shakes.singles, part) for part in ("off_cpu_throttled", "off_cpu_runnable"))
     assert throttled < 0.1 * ready  # a machine may have a quota of its own
     assert "private_key" not in names(shakes)
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests import foreign
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_client, s_time
-from tests.live.commands.handshakes import LABELS, Shake, Shakes, assert_books, endings, labels_of
+from tests.live.commands.handshakes import LABELS, Shake, Shakes, assert_books, endings, labels_of, spent_ns
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -160,8 +160,7 @@ def test_phases(certificates: Path, root: Path | None, kind: str) -> None:
 def keys_of(shakes: Shakes) -> list[dict[str, Any]]:
     """The table of keys; its time is that of the private key in the handshakes."""
     found: list[dict[str, Any]] = shakes.document["handshakes"]["keys"]
-    total = sum(single["parts_ns"].get("private_key", 0) for single in shakes.ended("success"))
-    assert sum(use["total_ns"] for use in found) == total
+    assert sum(use["total_ns"] for use in found) == spent_ns(shakes.ended("success"), "private_key")
     return found
 
 
