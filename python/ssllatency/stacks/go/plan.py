@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.flow import Code, Graph, Unplannable
@@ -90,9 +91,13 @@ class FunctionPlanner:
         targets = {instruction.target for instruction in graph.nodes.values() if instruction.flow is Flow.CALL}
         named = {target: self._program.functions.at(target) for target in targets if target is not None}
         copies = {target for target, function in named.items() if function and function.name in _COPIES}
+        return closure_sites(graph, self._callback_fields, copies, self._emulation)
+
+    @cached_property
+    def _callback_fields(self) -> set[int]:
+        """The offsets of the application's functions in a Config."""
         offsets = (self._program.types.offset(TLS, "Config", field) for field in CALLBACKS.values())
-        fields = {offset for offset in offsets if offset is not None}
-        return closure_sites(graph, fields, copies, self._emulation)
+        return {offset for offset in offsets if offset is not None}
 
     def _address(self, name: str) -> int:
         functions = self._program.functions.named(name)

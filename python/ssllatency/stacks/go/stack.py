@@ -7,7 +7,7 @@ A Go program is recognised by its build information, and by the functions in its
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ssllatency.elf.image import Image
     from ssllatency.stacks.go.plan import FunctionPlanner
     from ssllatency.stacks.go.program import Program
+    from ssllatency.stacks.go.run_time_types import Types
     from ssllatency.stacks.names import Names
     from ssllatency.stacks.operation import Operation
 
@@ -53,6 +54,16 @@ def _program(image: Image) -> Program:
     from ssllatency.stacks.go.program import Program
 
     return Program(image)
+
+
+def _of_types(image: Image, read: Callable[[Types], tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what `read` finds in the program's types; nothing where they are damaged."""
+    from ssllatency.elf.source import ElfError
+
+    try:
+        return read(_program(image).types)
+    except ElfError:
+        return ()
 
 
 class GoSites:
@@ -185,23 +196,15 @@ class Go(Stack):
 
     def known_types(self, image: Image) -> tuple[int, ...]:
         """The hashes of those by which errors and sockets are known."""
-        from ssllatency.elf.source import ElfError
         from ssllatency.stacks.go.handshake.connection import known_types
 
-        try:
-            return known_types(_program(image).types)
-        except ElfError:
-            return ()
+        return _of_types(image, known_types)
 
     def runtime_fields(self, image: Image) -> tuple[int, ...]:
         """Those by which a goroutine is known to keep its thread, and the application's functions are known."""
-        from ssllatency.elf.source import ElfError
         from ssllatency.stacks.go.handshake.connection import runtime_fields
 
-        try:
-            return runtime_fields(_program(image).types)
-        except ElfError:
-            return ()
+        return _of_types(image, runtime_fields)
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """The fields of a connection, from its type."""

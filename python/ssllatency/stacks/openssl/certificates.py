@@ -31,7 +31,7 @@ def certificate_offsets(image: Image) -> dict[str, int]:
     """Byte offsets: "x509_encoding" and "x509_signature" in X509, of the ASN1_ENCODING of its cert_info and of the
     ASN1_STRING that is its signature; "stack_count" in a STACK_OF(X509), of the number of its members. Empty where the image
     doesn't show all of them, or keeps certificates in another way. ElfError for damaged relocations."""
-    fields = _fields(image, "X509_it")
+    fields = dict(_templates(image, "X509_it"))
     info, signature = fields.get("cert_info"), fields.get("signature")
     encoding, count = _encoding_offset(image, "X509_CINF_it"), field_returned(image, "OPENSSL_sk_num", 1)
     if info is None or signature is None or encoding is None or count is None:
@@ -47,12 +47,8 @@ def _item(image: Image, name: str) -> int | None:
     return returned_address(image, function.address) if function else image.data_symbol(name)
 
 
-def _fields(image: Image, item: str) -> dict[str, _Template]:
-    """The members of the structure by name."""
-    return dict(_templates(image, item))
-
-
 def _templates(image: Image, name: str) -> Iterator[tuple[str, _Template]]:
+    """The members of the structure, with their names."""
     item = _item(image, name)
     first = image.pointer(item + _TEMPLATES) if item else None
     count = image.constant(item + _TEMPLATE_COUNT, 8) if item else None
@@ -61,7 +57,7 @@ def _templates(image: Image, name: str) -> Iterator[tuple[str, _Template]]:
         flags, offset = image.constant(template, 8), image.constant(template + _FIELD_OFFSET, 8)
         text = image.pointer(template + _FIELD_NAME)
         if text and flags is not None and offset is not None:
-            yield image.text(text) or "", _Template(flags, offset)
+            yield image.text(text), _Template(flags, offset)
 
 
 def _encoding_offset(image: Image, name: str) -> int | None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate, without_processes
 from ssllatency.model.handshakes import NONE, Handshakes
-from ssllatency.units import counted, size
+from ssllatency.units import counted
 
 _DAY_S, _HOUR_S = 86_400, 3_600
 SOON_S = 21 * _DAY_S
@@ -75,7 +75,7 @@ def _facts(certificate: CertificateFacts, one: ServedCertificate) -> Iterator[st
     yield _validity(certificate, one.last_s)
     yield certificate.key or "key of another kind"
     yield _issuer(certificate)
-    yield size(certificate.size) if certificate.size < 1000 else f"{certificate.size:,} bytes"
+    yield f"{certificate.size:,} bytes"
     if one.chain is not None:
         yield f"sent with {one.chain} more" if one.chain else "sent alone"
 
