@@ -48,16 +48,20 @@ def parts(certificate: bytes) -> tuple[bytes, int]:
 def test_certificates_as_openssl_makes_them(key: str, tmp_path: Path) -> None:
     file = tmp_path / "certificate.der"
     names = "subjectAltName=DNS:a.example,DNS:*.b.example,IP:192.0.2.1"
-    made_by = ["openssl", "req", "-x509", "-newkey", *KEYS[key], "-nodes", "-days", "12", "-set_serial", "0x1234", "-utf8"]
+    made_by = ["openssl", "req", "-x509", "-newkey", *KEYS[key], "-nodes", "-days", "12", "-set_serial", "0x93f156", "-utf8"]
     where = ["-subj", "/O=Órgano/CN=first.example", "-addext", names, "-keyout", tmp_path / "key", "-outform", "DER"]
     subprocess.run([*made_by, *where, "-out", file], check=True, capture_output=True)
     certificate = file.read_bytes()
     read = read_certificate(*parts(certificate))
-    assert (read.key, read.name, read.names, read.serial) == (key, "a.example", 3, "1234")
+    assert (read.key, read.name, read.names, read.serial) == (key, "a.example", 3, "93f156")
     assert (read.issuer, read.issued_by) == ("Órgano", Issuer.ITSELF)
     assert read.size == len(certificate)
     assert read.not_after_s - read.not_before_s - 12 * 86_400 in (0, 1), "openssl looks at the clock for each"
     assert abs(read.not_before_s - datetime.now(UTC).timestamp()) < 600
+
+
+def test_a_serial_of_zero_has_its_digits() -> None:
+    assert read_certificate(signed(serial=b"\0"), SIGNATURE).serial == "00"
 
 
 def test_what_a_made_one_says() -> None:

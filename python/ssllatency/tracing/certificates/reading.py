@@ -76,9 +76,15 @@ def read_certificate(signed: bytes, signature_length: int) -> CertificateFacts:
         issuer=issuer_names.get(_ORGANISATION) or issuer_names.get(_COMMON_NAME, ""),
         issued_by=_issued_by(issuer, subject),
         key=_key(key),
-        serial=serial.content.hex()[:LONGEST_SERIAL],
+        serial=_serial(serial.content)[:LONGEST_SERIAL],
         size=_size(len(signed), algorithm.size, signature_length),
     )
+
+
+def _serial(content: bytes) -> str:
+    """The number in hexadecimal digits, as `openssl x509 -serial` prints it: without the zero that keeps one whose first bit is
+    set from being negative."""
+    return (content.removeprefix(b"\0") or content).hex()
 
 
 def _size(signed: int, algorithm: int, signature: int) -> int:
