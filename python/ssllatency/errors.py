@@ -38,6 +38,12 @@ def are_too_many_open(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
+def raise_if_too_many(error: BaseException, subject: str) -> None:
+    """TooManyOpenFiles, without the error behind it, where a call about the subject found no free descriptor."""
+    if are_too_many_open(error):
+        raise TooManyOpenFiles(subject) from None
+
+
 def phrase(error: BaseException) -> str:
     """Return an error's sentence without the full stop, for within another one."""
     return str(error).rstrip(".")

@@ -26,7 +26,7 @@ from ssllatency.targets.files import (
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.identity import FileVersion, Identity, MappedFile, Numbers, mapped_numbers, mapped_version, status_told
-from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
+from ssllatency.targets.maps import Problem, executable_path, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
 from ssllatency.targets.opt_out import NEVER, VARIABLE, has_opted_out, has_variable, never_notes, opt_out_reason, read_never
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of, root_of_any
@@ -65,7 +65,6 @@ __all__ = [
     "executable_path",
     "exists",
     "expected_files",
-    "fail",
     "file_identity",
     "has_opted_out",
     "has_variable",

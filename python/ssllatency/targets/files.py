@@ -16,9 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import SsllatencyError, raise_if_too_many
 from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.file_names import has_library_name, is_usual, untraced_in
 from ssllatency.stacks.registry import LIBRARIES, is_called
@@ -35,7 +34,6 @@ _PART_OPEN = 8  # at most such a part of all that may be open, as each is open s
 
 HoldsMapped = Callable[[int, MappedFile, str], bool]
 Tell = Callable[[str], None]
-T = TypeVar("T")
 Users = dict[Identity, dict[int, MappedFile]]
 Refused = list[tuple[dict[int, MappedFile], dict[int, SsllatencyError]]]
 
@@ -168,8 +166,7 @@ def descriptor_of(file: TracedFile, proc: Path = PROC) -> int:
     try:
         return os.dup(file.descriptor)
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(file.path) from None
+        raise_if_too_many(error, file.path)
         raise SsllatencyError(f"{file.path} can't be opened: {error.strerror}.") from None
 
 
@@ -178,9 +175,9 @@ def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
     return few_of(mapped_files(pid, proc), executable_path(pid, proc))
 
 
-def open_file(pid: int, mapping: MappedFile, stack: ExitStack, proc: Path = PROC) -> TracedFile:
+def open_file(pid: int, mapping: MappedFile, stack: ExitStack) -> TracedFile:
     """The file that process `pid` maps here, open as long as `stack`. SsllatencyError where it can't be opened."""
-    descriptor = open_mapped(pid, mapping, proc)
+    descriptor = open_mapped(pid, mapping)
     stack.callback(os.close, descriptor)
     return TracedFile("", pid, mapping, (pid,), descriptor)
 
@@ -374,24 +371,6 @@ class Unopened:
             return []
         files = "One mapped file" if self._number == 1 else f"{self._number} mapped files"
         return [f"{files} couldn't be opened, so it isn't known whether they contain TLS. {self._first}"]
-
-
-def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, str], T], proc: Path) -> T:
-    """The result of `ask` for a file, called with its descriptor, path and root, through the first process that lets us open
-    it. SsllatencyError if none does."""
-    first: SsllatencyError | None = None
-    for pid, mapping in mappings.items():
-        try:
-            fd = open_mapped(pid, mapping, proc)
-        except SsllatencyError as error:
-            first = first or error
-            continue
-        try:
-            return ask(fd, mapping.path, root_of(pid, proc))
-        finally:
-            os.close(fd)
-    assert first is not None
-    raise first
 
 
 def _still_maps(pid: int, mapping: MappedFile, proc: Path) -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ssllatency.errors import TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import raise_if_too_many
 from ssllatency.safe_open import Status, stat_below, status_now
 from ssllatency.targets.processes import PROC
 
@@ -144,8 +144,7 @@ def mapped_numbers(descriptor: int) -> Numbers | None:
             del anchor
             text = Path("/proc/self/maps").read_bytes()
     except (OSError, ValueError) as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles("/proc/self/maps") from None
+        raise_if_too_many(error, "/proc/self/maps")
         return None
     return _numbers_at(address, text)
 

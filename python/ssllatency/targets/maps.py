@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import SsllatencyError, raise_if_too_many
 from ssllatency.targets.identity import MappedFile, Numbers, told_apart
 from ssllatency.targets.processes import PROC
 
@@ -40,8 +40,7 @@ def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
     except PermissionError as error:
         raise denied(pid) from error
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(f"/proc/{pid}/maps") from None
+        raise_if_too_many(error, f"/proc/{pid}/maps")
         raise
     return told_apart(pid, parse_maps(text), proc)
 
@@ -52,8 +51,7 @@ def read_maps(pid: int, proc: Path = PROC) -> bytes:
     try:
         return (proc / str(pid) / "maps").read_bytes()
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(f"/proc/{pid}/maps") from None
+        raise_if_too_many(error, f"/proc/{pid}/maps")
         return b""
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import SsllatencyError, raise_if_too_many
 from ssllatency.safe_open import handle_below, open_handle, open_regular
 from ssllatency.targets.identity import Identity, MappedFile, identity_of, mapped_numbers, own_identity
 from ssllatency.targets.maps import as_root
@@ -49,8 +49,7 @@ def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
         try:
             fd = open_handle(find_handle())
         except OSError as error:
-            if are_too_many_open(error):
-                raise TooManyOpenFiles(mapped.path) from None
+            raise_if_too_many(error, mapped.path)
             refused = refused or isinstance(error, PermissionError)
             continue
         if _is_file(fd, mapped):

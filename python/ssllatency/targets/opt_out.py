@@ -19,11 +19,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import SsllatencyError, are_too_many_open, raise_if_too_many
 from ssllatency.safe_open import open_below, stat_regular_below
 from ssllatency.targets.processes import PROC
 from ssllatency.targets.selection import kept_comm
@@ -52,7 +52,7 @@ class SparedName(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-_Version = tuple[str, int, int, int, int]
+_Version = tuple[int, int, int, int]
 SparedNames = Mapping[str, Mapping[str, SparedName]]  # by kind and key
 
 
@@ -71,19 +71,20 @@ def has_opted_out(pid: int, proc: Path = PROC) -> bool:
 
 
 def opt_out_reason(pid: int, proc: Path = PROC) -> str:
-    """Return why a process that has opted out gets no probe: "is in /etc/ssllatency/never (unit db.service)", or "has
-    SSLLATENCY_OFF in its environment (user 33)", with its user by number as this machine counts users ("user unknown" where
-    it is gone)."""
-    entry = None if has_variable(pid, proc) else _entry_of(pid, proc)
-    if entry:
-        return f"is in {NEVER} ({entry})"
-    user = _user(pid, proc)
-    return f"has {VARIABLE} in its environment (user {'unknown' if user is None else user})"
+    """Return why a process gets no probe that has opted out, "" for any other: "is in /etc/ssllatency/never (unit db.service)",
+    or "has SSLLATENCY_OFF in its environment (user 33)", with its user by number as this machine counts users ("user unknown"
+    where it is gone meanwhile). TooManyOpenFiles where nobody can tell."""
+    if has_variable(pid, proc):
+        user = _user(pid, proc)
+        return f"has {VARIABLE} in its environment (user {'unknown' if user is None else user})"
+    entry = _entry_of(pid, proc)
+    return f"is in {NEVER} ({entry})" if entry else ""
 
 
-def entries_of(text: str, uid_of: Callable[[str], int | None]) -> tuple[SparedName, ...]:
+def entries_of(text: str, users: Callable[[], Mapping[str, int]]) -> tuple[SparedName, ...]:
     """The file's lines: `comm NAME`, `exe PATH`, `unit NAME` and `user NAME`; # begins a comment, first or after a blank.
-    SsllatencyError where one is none of these, where `uid_of` doesn't know a user, or where there are too many."""
+    SsllatencyError where one is none of these, names a user whom `users`, which is called for these alone, doesn't have, or
+    where there are too many."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
         kind, *names = _COMMENT.split(line, maxsplit=1)[0].split(None, 1)[:2] or [""]
@@ -95,7 +96,7 @@ def entries_of(text: str, uid_of: Callable[[str], int | None]) -> tuple[SparedNa
                 "exe PATH, unit NAME or user NAME."
             )
         name = names[0].strip()
-        key = _key(kind, name, uid_of)
+        key = _key(kind, name, users)
         if key is None:
             raise SsllatencyError(
                 f"line {number} of {NEVER} names the user {name}, who isn't in the {_USERS} beside it, so nobody knows which"
@@ -110,13 +111,13 @@ def entries_of(text: str, uid_of: Callable[[str], int | None]) -> tuple[SparedNa
     return tuple(entries)
 
 
-def _key(kind: str, name: str, uid_of: Callable[[str], int | None]) -> str | None:
+def _key(kind: str, name: str, users: Callable[[], Mapping[str, int]]) -> str | None:
     """The name as processes have it; None for a user nobody knows."""
     if kind == "comm":
         return kept_comm(name)
     if kind != "user":
         return name
-    uid = int(name) if _NUMBER.fullmatch(name) else uid_of(name)
+    uid = int(name) if _NUMBER.fullmatch(name) else users().get(name)
     return None if uid is None else str(uid)
 
 
@@ -124,16 +125,16 @@ def read_never() -> SparedNames:
     """The file's lines now. Once it could be read, or wasn't there, what was read last where it can't be any more; before that
     SsllatencyError. TooManyOpenFiles where nobody can tell now."""
     try:
-        version = tuple(filter(None, map(_version_below, _ROOTS)))
+        found = {root: mark for root in _ROOTS if (mark := _version_below(root))}
+        version = tuple(found.values())
         if version == _Read.version:
             return _Read.entries
         entries: dict[str, dict[str, SparedName]] = {}
-        for root in _ROOTS:
-            for entry in entries_of(_text_below(root), partial(_uid, root)):
+        for root in found:
+            for entry in entries_of(_text(root, str(NEVER), _LONGEST_LIST), cache(partial(_users_below, root))):
                 entries.setdefault(entry.kind, {}).setdefault(entry.key, entry)
     except (OSError, SsllatencyError) as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(str(NEVER)) from None
+        raise_if_too_many(error, str(NEVER))
         why = error if isinstance(error, SsllatencyError) else _unreadable(error)
         if _Read.version is None:
             raise why from None
@@ -164,18 +165,18 @@ def _unreadable(error: OSError) -> SsllatencyError:
     return SsllatencyError(f"{NEVER} can't be read ({why}), so nobody knows which processes it spares.")
 
 
-def _uid(root: Path, name: str) -> int | None:
-    """The number of a user whom etc/passwd below the root names; None where it names none."""
+def _users_below(root: Path) -> dict[str, int]:
+    """The numbers of the users whom etc/passwd below the root names, by name; none where it can't be read."""
+    users: dict[str, int] = {}
     try:
-        with os.fdopen(open_below(root, _USERS, _LONGEST_USERS), encoding="utf-8", errors="surrogateescape") as file:
-            for line in file.read(_LONGEST_USERS).split("\n"):
-                fields = line.split(":")
-                if fields[0] == name and len(fields) > 2 and _NUMBER.fullmatch(fields[2]):
-                    return int(fields[2])
+        for line in _text(root, _USERS, _LONGEST_USERS).split("\n"):
+            fields = line.split(":")
+            if len(fields) > 2 and _NUMBER.fullmatch(fields[2]):
+                users.setdefault(fields[0], int(fields[2]))
     except OSError as error:
         if are_too_many_open(error):
             raise
-    return None
+    return users
 
 
 def _version_below(root: Path) -> _Version | None:
@@ -188,14 +189,13 @@ def _version_below(root: Path) -> _Version | None:
         if root == _ROOTS[0]:
             raise
         return None  # who may not look at the host's first process sees only what is their own
-    return str(NEVER), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _text_below(root: Path) -> str:
-    if _version_below(root) is None:
-        return ""
-    with os.fdopen(open_below(root, str(NEVER), _LONGEST_LIST), encoding="utf-8", errors="surrogateescape") as file:
-        return file.read(_LONGEST_LIST)
+def _text(root: Path, path: str, largest: int) -> str:
+    """The text of a file below the root, so much of it at most."""
+    with os.fdopen(open_below(root, path, largest), encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(largest)
 
 
 def _entry_of(pid: int, proc: Path) -> SparedName | None:
@@ -221,8 +221,7 @@ def _names(pid: int, kind: str, proc: Path) -> tuple[str, ...]:
         user = _user(pid, proc)
         return () if user is None else (str(user),)
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(f"/proc/{pid}") from None
+        raise_if_too_many(error, f"/proc/{pid}")
         return ()
 
 
@@ -230,8 +229,7 @@ def _user(pid: int, proc: Path) -> int | None:
     try:
         text = (proc / str(pid) / "status").read_text(errors="replace")
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(f"/proc/{pid}/status") from None
+        raise_if_too_many(error, f"/proc/{pid}/status")
         return None
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
 
@@ -242,8 +240,7 @@ def has_variable(pid: int, proc: Path = PROC) -> bool:
         with (proc / str(pid) / "environ").open("rb", buffering=0) as file:
             text = b"\0" + _read(file.fileno()) + b"\0"
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(f"/proc/{pid}/environ") from None
+        raise_if_too_many(error, f"/proc/{pid}/environ")
         return False
     return _SET.search(text) is not None
 

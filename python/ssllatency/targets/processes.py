@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import SsllatencyError, raise_if_too_many
 
 PROC = Path("/proc")
 
@@ -36,8 +36,7 @@ def all_pids(proc: Path = PROC) -> list[int]:
     try:
         return [int(name) for name in os.listdir(proc) if name.isdecimal()]  # noqa: PTH208
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(str(proc)) from None
+        raise_if_too_many(error, str(proc))
         raise SsllatencyError(
             f"Can't list the processes in {proc} ({error.strerror}): mount it (mount -t proc proc /proc)."
         ) from error

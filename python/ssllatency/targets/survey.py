@@ -4,6 +4,7 @@ Reads /proc and the files; attaches nothing."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +15,11 @@ from ssllatency.facts import FileFacts
 from ssllatency.stacks.registry import INSTEAD, called, has_lower
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
-from ssllatency.targets.files import MOST_MAPPED, ProcessMaps, Unopened, first_opened, may_hold_tls, read_processes, too_many
+from ssllatency.targets.files import MOST_MAPPED, ProcessMaps, Unopened, may_hold_tls, read_processes, too_many
 from ssllatency.targets.identity import Identity, MappedFile
-from ssllatency.targets.opt_out import has_opted_out, opt_out_reason
-from ssllatency.targets.processes import PROC, Process
+from ssllatency.targets.opening import open_mapped
+from ssllatency.targets.opt_out import opt_out_reason
+from ssllatency.targets.processes import PROC, Process, root_of
 from ssllatency.targets.sockets.kernel_tls import kernel_tls
 from ssllatency.targets.sockets.listening import Listener, listeners, serving_others
 
@@ -112,13 +114,30 @@ def _facts(
     facts_of, unread, unopened = dict(known), [], Unopened()
     for identity, mappings in users.items():
         try:
-            facts_of[identity] = first_opened(mappings, describe, proc)
+            facts_of[identity] = _described(mappings, describe, proc)
         except SsllatencyError as error:
             if may_hold_tls(next(iter(mappings.values())).path):
                 unread.append(str(error))
             else:
                 unopened.add(error, mappings, proc)
     return facts_of, (*unread, *unopened.sentences())
+
+
+def _described(mappings: Mapping[int, MappedFile], describe: Describe, proc: Path) -> FileFacts:
+    """The facts of a file, read through the first process that lets us open it. SsllatencyError if none does."""
+    first: SsllatencyError | None = None
+    for pid, mapping in mappings.items():
+        try:
+            fd = open_mapped(pid, mapping, proc)
+        except SsllatencyError as error:
+            first = first or error
+            continue
+        try:
+            return describe(fd, mapping.path, root_of(pid, proc))
+        finally:
+            os.close(fd)
+    assert first is not None
+    raise first
 
 
 def _stacks(maps: ProcessMaps, facts: Mapping[Identity, FileFacts]) -> tuple[ProcessStack, ...]:
@@ -141,10 +160,10 @@ def _untraced(name: str, version: str, linked: str, *files: HeldTls) -> ProcessS
 
 def _left_alone(pid: int, stacks: tuple[ProcessStack, ...], proc: Path) -> tuple[ProcessStack, ...]:
     """The stacks, none of them traced where the process has opted out."""
-    if not stacks or not has_opted_out(pid, proc):
+    reason = opt_out_reason(pid, proc) if stacks else ""
+    if not reason:
         return stacks
-    reason = f"it {opt_out_reason(pid, proc)}"
-    return tuple(replace(stack, why_not=reason, traceable=True) if not stack.why_not else stack for stack in stacks)
+    return tuple(replace(stack, why_not=f"it {reason}", traceable=True) if not stack.why_not else stack for stack in stacks)
 
 
 def _traceable(files: list[HeldTls], executable: str | None) -> tuple[ProcessStack, ...]:

@@ -30,7 +30,6 @@ from ssllatency.targets import (
     all_processes,
     can_have_children,
     exists,
-    has_opted_out,
     is_unified,
     kept_comm,
     members,
@@ -227,20 +226,20 @@ class Follower:
         latest |= {
             (mapping.pid, number): mapping.path for mapping in mapped if (number := self._seen.certain(mapping)) is not None
         }
-        off: dict[int, bool] = {}
+        why_off: dict[int, str] = {}
         for (pid, number), path in latest.items():
             try:
-                if pid not in off:
-                    off[pid] = has_opted_out(pid)
-                if off[pid]:
-                    self._leave_alone(pid, number, path)
+                if pid not in why_off:
+                    why_off[pid] = opt_out_reason(pid)
+                if why_off[pid]:
+                    self._leave_alone(pid, why_off[pid], number, path)
             except TooManyOpenFiles:
                 if exists(pid):
                     self._waiting.unasked[pid, number] = path
                 self._notes.say_too_many()
 
-    def _leave_alone(self, pid: int, number: int, path: str) -> None:
-        who = f"{name_of(pid)} {opt_out_reason(pid)}"
+    def _leave_alone(self, pid: int, why: str, number: int, path: str) -> None:
+        who = f"{name_of(pid)} {why}"
         if not self._attachment.has_own_links(number):
             self._notes.refuse(
                 f"{who}, but came when all that map {path} had probes, and has them until this run ends: --links process"

@@ -62,7 +62,7 @@ def test_no_more_is_read_than_a_process_can_be_given(tmp_path: Path) -> None:
 
 def test_who_is_gone_has_not(tmp_path: Path) -> None:
     assert not has_opted_out(7, tmp_path)
-    assert opt_out_reason(7, tmp_path) == "has SSLLATENCY_OFF in its environment (user unknown)"
+    assert opt_out_reason(7, tmp_path) == ""
 
 
 def test_a_real_process(spawn: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +174,21 @@ def test_users_are_those_of_the_root_that_the_file_is_of(
     monkeypatch.setattr(opt_out._Read, "version", None)
     with pytest.raises(SsllatencyError, match=r"line 1 of .* names the user vault, who isn't in the"):
         read_never()
+
+
+def test_users_are_read_once_and_the_first_of_a_name_counts(
+    postgres: Path, never: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "passwd").write_text("twice:x\ntwice:x:33:33::/:\ntwice:x:34:34::/:\nweb:x:40:40::/:\n")
+    never.write_text("comm nginx\nuser web\nuser twice")
+    text = Mock(side_effect=opt_out._text)
+    monkeypatch.setattr(opt_out, "_text", text)
+    assert opt_out_reason(7, postgres) == f"is in {never} (user twice)"
+    users = str(tmp_path / "passwd")
+    assert [each.args[1] for each in text.call_args_list] == [str(never), users]
+    never.write_text("comm nginx")  # names no user
+    assert opt_out_reason(7, postgres) == ""
+    assert [each.args[1] for each in text.call_args_list] == [str(never), users, str(never)]
 
 
 @pytest.mark.parametrize("name", ["nobody-knows", "broken", "9" * 5000])

@@ -21,7 +21,6 @@ from ssllatency.targets import (
     TracedFile,
     all_processes,
     descriptor_of,
-    fail,
     file_identity,
     files,
     most_important,
@@ -33,6 +32,7 @@ from ssllatency.targets import (
     tls_files,
 )
 from ssllatency.targets.files import MOST_MAPPED, MOST_OF_PROCESS
+from ssllatency.targets.maps import fail
 
 AddProcess = Callable[..., Path]
 MapsLine = Callable[..., str]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import handle_below
-from ssllatency.targets.opt_out import has_opted_out, opt_out_reason
+from ssllatency.targets.opt_out import opt_out_reason
 from ssllatency.targets.processes import PROC
 
 _ANSWERS_S = 10.0  # how long the JVM may take for a command, and to listen
@@ -52,8 +52,8 @@ class Jvm:
 
 def open_jvm(pid: int, proc: Path = PROC) -> Jvm:
     """The JVM of this PID. SsllatencyError where it can't be spoken to, or has opted out."""
-    if has_opted_out(pid, proc):
-        raise SsllatencyError(f"The JVM {pid} {opt_out_reason(pid, proc)}: it is left alone.")
+    if reason := opt_out_reason(pid, proc):
+        raise SsllatencyError(f"The JVM {pid} {reason}: it is left alone.")
     try:
         process = os.pidfd_open(pid)
         root = os.open(proc / str(pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

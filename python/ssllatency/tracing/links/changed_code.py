@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS, decide
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, are_too_many_open
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, raise_if_too_many
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
 from ssllatency.targets import (
@@ -165,8 +165,7 @@ def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
     try:
         descriptor = open_regular(image.file) if ranges else -1
     except OSError as error:
-        if are_too_many_open(error):
-            raise TooManyOpenFiles(image.plan.path) from None
+        raise_if_too_many(error, image.plan.path)
         return None
     if descriptor < 0:
         return None
@@ -180,7 +179,7 @@ def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[Trace
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():
-            off = opt_out_reason(pid) if state is CodeState.OFF else ""
+            off = (opt_out_reason(pid) or "has opted out") if state is CodeState.OFF else ""  # it may be gone since
             reason = _WHY[state].format(path=images[number].plan.path, reason=off)
             whose[pid] += [reason] if reason not in whose[pid] else []
     said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]

@@ -17,13 +17,20 @@ from ssllatency.tracing import follow
 from ssllatency.tracing.late import files
 from ssllatency.tracing.links import own_links
 
+OFF = "has SSLLATENCY_OFF in its environment (user 33)"
+
 
 def test_who_maps_a_traced_file_again_and_again_is_asked_once_whether_it_has_opted_out(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its environment may be of megabytes."""
     asked: list[int] = []
-    monkeypatch.setattr(follow, "has_opted_out", lambda pid: not asked.append(pid))
+
+    def reason(pid: int) -> str:
+        asked.append(pid)
+        return OFF
+
+    monkeypatch.setattr(follow, "opt_out_reason", reason)
     file = mapped_file(11)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(everything=True))
@@ -42,7 +49,7 @@ def test_who_opts_out_while_it_has_links_loses_them_or_it_is_said_that_it_can_no
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, method: Method, left: bool
 ) -> None:
     off: set[int] = set()
-    monkeypatch.setattr(follow, "has_opted_out", lambda pid: pid in off)
+    monkeypatch.setattr(follow, "opt_out_reason", lambda pid: OFF if pid in off else "")
     monkeypatch.setattr(own_links, "unprobed", lambda _, pids: {pid: "No probe is set there." for pid in pids if pid in off})
     file = mapped_file(11)
     kernel.maps = {OLD: [file], NEW: []}
@@ -55,7 +62,7 @@ def test_who_opts_out_while_it_has_links_loses_them_or_it_is_said_that_it_can_no
     session.look()
     assert session.released == ([] if left else [NEW])
     assert ("No probe is set there." in session.attachment.notes) is not left
-    assert any("until this run ends" in note for note in session.attachment.notes) is left
+    assert any(f"{OFF}, but had probes" in note for note in session.attachment.notes) is left
 
 
 def untold(*_: object) -> bool:
@@ -70,19 +77,19 @@ def test_who_cannot_be_asked_yet_whether_it_has_opted_out_is_asked_again(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_links, "unprobed", lambda *_: {})
-    monkeypatch.setattr(follow, "has_opted_out", lambda _: False)
+    monkeypatch.setattr(follow, "opt_out_reason", lambda _: "")
     file = mapped_file(11)
     kernel.maps = {OLD: [file], NEW: []}
     session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
     kernel.map(NEW, file)
     session.look()
-    monkeypatch.setattr(follow, "has_opted_out", untold)
+    monkeypatch.setattr(follow, "opt_out_reason", untold)
     monkeypatch.setattr(own_links, "unprobed", lambda _, pids: dict.fromkeys(pids, "No probe is set there."))
     kernel.map(NEW, file)
     session.look()
     assert session.released == []
     assert len(said(session)) == 1
-    monkeypatch.setattr(follow, "has_opted_out", lambda pid: pid == NEW)
+    monkeypatch.setattr(follow, "opt_out_reason", lambda pid: OFF if pid == NEW else "")
     session.look()
     assert session.released == [NEW]
 
@@ -92,7 +99,7 @@ def test_where_the_code_cannot_be_looked_at_nothing_is_attached_yet(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, child: bool
 ) -> None:
     monkeypatch.setattr(own_links, "unprobed", untold)
-    monkeypatch.setattr(follow, "has_opted_out", lambda _: False)
+    monkeypatch.setattr(follow, "opt_out_reason", lambda _: "")
     file = mapped_file(11)
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
@@ -116,7 +123,7 @@ def test_a_file_whose_users_cannot_be_looked_at_is_traced_later(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:
     file, later = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
-    monkeypatch.setattr(follow, "has_opted_out", lambda _: False)
+    monkeypatch.setattr(follow, "opt_out_reason", lambda _: "")
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
     session.look()
