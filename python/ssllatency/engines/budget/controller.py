@@ -29,7 +29,7 @@ class Schedule:
 
     stratum_s: float
     window_s: float
-    gap_s: float = 0.0
+    gap_s: float
 
 
 class Controller:

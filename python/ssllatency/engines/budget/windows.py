@@ -111,6 +111,7 @@ class Windows:
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._controller = Controller(budget, len(tiers))
         self._spending = Spending(budget, spent, spent_unhit, bursts, TracerTime(tool_ns, attach_ns), clock)
+        self._controller.heard_caution(self._spending.overhead.caution)
         now, begin = clock(), work()
         self._looks = Looks(now)
         self._accounts = Accounts(tuple(tiers), now, begin)
@@ -260,7 +261,6 @@ class Windows:
         self._looks.looked(self._clock())
         if self._spending.is_unhit(LOOK_S):
             return
-        self._controller.heard_caution(self._spending.overhead.caution)
         if self._again:
             share = self._stratum.dearest = self._spending.share(anew=not self._looks.settling)
             if share and self._controller.watched_all(share.counted, share.at_work):
