@@ -79,7 +79,7 @@ test: ## all tests that this machine can run
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
 	$(Q)$(PYTHON) tests/run.py unit fuzz deploy bpf live kernels
-test-quick: bpf ## the inner loop, four minutes on two slow processors: lint, the quick pure tests, one of each kind of live test
+test-quick: bpf ## the inner loop, three to four minutes on two slow processors: lint, the quick pure tests, one of each kind of live test
 	$(Q)$(MAKE) lint
 	$(Q)$(PYTHON) tests/run.py quick
 test-unit: ## no root, no kernel, no clang

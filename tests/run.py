@@ -41,6 +41,7 @@ OF_LINT = ("--deselect", "tests/unit/test_imports.py")  # it has run these alrea
 BYTECODE = TOP / "build" / "bytecode"
 PRIVILEGED = ("bpf", "live")
 PARALLEL = ("-n", "auto")
+QUICK_UNIT = ("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *OF_LINT, *PARALLEL)
 ALONE = ("-p", "no:xdist")  # for whose sake the plugin that runs tests again would listen, as a server with TLS does
 NONE_CHOSEN = 5  # pytest's exit status where it ran no test
 DOCTOR = (TOP / "tools" / "ssllatency", "doctor", "--quiet")
@@ -140,7 +141,7 @@ def keep_bytecode() -> None:
 def run_quick() -> bool:
     """Whether the quick ones of the pure tests passed, and one of each live kind where this machine can trace."""
     print("==> quick tests", flush=True)
-    passed = run_pytest("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *OF_LINT, *PARALLEL)
+    passed = run_pytest(*QUICK_UNIT)
     if why := obstacle():
         print(f"==> smoke tests left out: {why}")
         return passed
@@ -150,8 +151,8 @@ def run_quick() -> bool:
 def list_slow() -> bool:
     """Whether the pure tests passed that aren't marked as slow; lists those of them that take most."""
     slow.LISTED.write_text("")
-    words = ("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", "--durations=0", "--durations-min=0.001", *PARALLEL)
-    done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=TOP, stdout=subprocess.PIPE, text=True, check=False)
+    words = (sys.executable, "-m", "pytest", *QUICK_UNIT, "--durations=0", "--durations-min=0.001")
+    done = subprocess.run(words, cwd=TOP, stdout=subprocess.PIPE, text=True, check=False)
     slow.LISTED.write_text("".join(f"{test}\n" for test in slow.choose(done.stdout)))
     return done.returncode == 0
 

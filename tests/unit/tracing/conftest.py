@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixtures.waiting_python import waiting_python
 
 from ssllatency.targets import files, mapped_files, maps
 from ssllatency.tracing.plan_source import PlanSource
@@ -37,14 +36,10 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 @pytest.fixture
 def user_of_openssl() -> Iterator[int]:
     """The PID of a process that maps libssl and libcrypto as code."""
-    program = "import ssl, sys; print(flush=True); sys.stdin.read()"
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout
-        process.stdout.readline()
-        if not {"libssl", "libcrypto"} <= {Path(file.path).name.partition(".")[0] for file in mapped_files(process.pid)}:
+    with waiting_python("import ssl") as pid:
+        if not {"libssl", "libcrypto"} <= {Path(file.path).name.partition(".")[0] for file in mapped_files(pid)}:
             pytest.skip("needs a Python whose ssl module uses the system's OpenSSL (Debian: apt-get install libssl3)")
-        yield process.pid
+        yield pid
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 from tests.fixtures import hostile
 from tests.fixtures.functions import function_ranges
+from tests.fixtures.waiting_python import LOADS, waiting_python
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import CATALOGUE
@@ -26,22 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not LIBCRYPTO.exists(), reason=f"needs {LIBCRYPTO} (Debian: apt-get install libssl3)"),
 ]
 
-_LOADS = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
 _BIND = 'mount --bind "$1" /usr/lib/debug; shift; exec "$@"'
-
-
-@contextmanager
-def loading(*before: str) -> Iterator[int]:
-    """A process that maps the host's libcrypto."""
-    command = [*before, sys.executable, "-c", _LOADS, str(LIBCRYPTO)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield process.pid
-        finally:
-            process.stdin.close()
 
 
 def planned(pid: int, cache: Path) -> Any:
@@ -65,9 +49,9 @@ def test_debug_files_of_a_namespace_choose_no_site_in_the_hosts_library(tmp_path
     hostile.debug_file(place, image.build_id, ((name, gap + 1 + number, 64) for number, name in enumerate(names)))
     debug = tmp_path / "usr/lib/debug"
     namespaces = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", _BIND, "sh", str(debug))
-    with loading() as honest:
+    with waiting_python(LOADS, LIBCRYPTO) as honest:
         expected = planned(honest, tmp_path / "first")
-    with loading(*namespaces) as liar:
+    with waiting_python(LOADS, LIBCRYPTO, before=namespaces) as liar:
         seen = Path(f"/proc/{liar}/root/usr/lib/debug/.build-id", image.build_id[:2], f"{image.build_id[2:]}.debug")
         assert seen.exists()
         assert planned(liar, tmp_path / "second") == expected

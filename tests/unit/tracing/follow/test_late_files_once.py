@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests import programs
 from tests.fixtures.build import run
+from tests.fixtures.waiting_python import LOADS, waiting_python
 from tests.unit.tracing.follow.following import Kernel, Session
 
 from ssllatency.host import kernel
@@ -25,13 +24,10 @@ from ssllatency.targets import Selection, tls_candidates
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.late import waiting
 
-PROGRAM = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]; print(flush=True); sys.stdin.read()"
 MAPPING = """
 import mmap, sys
 files = [open(path, "rb") for path in sys.argv[1:]]
 held = [mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC) for file in files]
-print(flush=True)
-sys.stdin.read()
 """
 NAMES = ("libssl.so.3", "another_name.so")
 
@@ -60,18 +56,8 @@ def user_of_files(tmp_path: Path) -> Iterator[tuple[int, set[str]]]:
     paths = [tmp_path / name for name in NAMES]
     for path in paths:
         run("gcc", "-shared", "-fPIC", "-o", path, tmp_path / "library.c")
-    with _running(PROGRAM, paths) as pid:
+    with waiting_python(LOADS, *paths) as pid:
         yield pid, {str(path) for path in paths}
-
-
-@contextmanager
-def _running(program: str, paths: Sequence[Path]) -> Iterator[int]:
-    """The PID of a process that runs a Python program with these paths."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-S", "-c", program, *map(str, paths)], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout
-        process.stdout.readline()
-        yield process.pid
 
 
 def test_a_late_file_is_opened_once_and_planned_once(
@@ -106,7 +92,7 @@ def test_files_without_tls_are_closed_again_at_once(tmp_path: Path, monkeypatch:
     paths = [tmp_path / f"plain{number}.so" for number in range(60)]
     for path in paths:
         path.write_bytes(b"nothing")
-    with _running(MAPPING, paths) as pid:
+    with waiting_python(MAPPING, *paths) as pid:
         session = Session(Kernel({pid: []}), [], Selection(pids=(pid,)))
         session._follower.look()
         session.close()
