@@ -24,10 +24,9 @@ from bench.measuring import command
 from bench.measuring.intervals import Pair, of_ratio
 from bench.measuring.rounds import COST
 from bench.measuring.tracers import ROOT, BenchError, Tracer, attached
-from bench.measuring.works import Cpus, WorkerWork, choose_cpus
+from bench.measuring.works import CLOSE_EACH, Cpus, WorkerWork, choose_cpus
 from bench.page import machine
 
-CLOSE = ("-H", "Connection: close")
 _PATIENCE_S = 5.0
 # The command line of a program whose programs at sockets are attached while a file is there.
 _SWITCHED = """
@@ -134,8 +133,8 @@ def _measure(cpus: Cpus, directory: Path, number: int, seconds: float) -> Iterat
     with ExitStack() as stack:
         server = stack.enter_context(Nginx(directory, settings))
         for name, key, options in (
-            ("a full handshake and its request, RSA 2048", "rsa", CLOSE),
-            ("the same, ECDSA P-256", "ecdsa", CLOSE),
+            ("a full handshake and its request, RSA 2048", "rsa", CLOSE_EACH),
+            ("the same, ECDSA P-256", "ecdsa", CLOSE_EACH),
             ("a request of 1 KiB on a connection that is kept", "rsa", ()),
         ):
             print(f"==> arrivals: {name}", file=sys.stderr)

@@ -20,7 +20,7 @@ from tests.live.clients.counted import wrk
 from tests.live.servers.nginx import Nginx
 
 from bench.measuring.tracers import OTHER_ENGINES, PROGRAM, Run, Tracer, attached, forget, lacking, stock
-from bench.measuring.works import CONNECTIONS, Cpus
+from bench.measuring.works import CLOSE_EACH, CONNECTIONS, Cpus
 from ssllatency.load.matrix.servers.process import free_ports
 
 ROUNDS = 3
@@ -81,7 +81,7 @@ def measure(server: Nginx, tracer: Tracer, cpus: Cpus, directory: Path) -> Held:
                 peaks.append(max(most))
                 time.sleep(REST_S)
                 held.rest.append(sum(map(own_bytes, family(run.pid))))
-                wrk(server.port["rsa"], LOAD_S, "-H", "Connection: close", connections=CONNECTIONS, prefix=cpus.client_prefix)
+                wrk(server.port["rsa"], LOAD_S, *CLOSE_EACH, connections=CONNECTIONS, prefix=cpus.client_prefix)
                 time.sleep(SETTLE_S)
                 _look(held, run.pid)
     return held

@@ -176,13 +176,13 @@ def machine() -> str:
         "Date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "Kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "CPU": _cpu(),
-        "OpenSSL": _version("openssl", "version"),
-        "nginx": _version("nginx", "-v"),
-        "bpftrace": _version("bpftrace", "--version"),
-        "bcc": _version("/usr/bin/python3", "-c", "import bcc; print(bcc.__version__)"),
-        "wrk": _version("wrk", "-v"),
-        "Python": _version("/usr/bin/python3", "--version"),
-        "ssllatency": _version(str(ROOT / "tools" / "ssllatency"), "--version"),
+        "OpenSSL": version("openssl", "version"),
+        "nginx": version("nginx", "-v"),
+        "bpftrace": version("bpftrace", "--version"),
+        "bcc": version("/usr/bin/python3", "-c", "import bcc; print(bcc.__version__)"),
+        "wrk": version("wrk", "-v"),
+        "Python": version("/usr/bin/python3", "--version"),
+        "ssllatency": version(str(ROOT / "tools" / "ssllatency"), "--version"),
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items())
 
@@ -195,7 +195,7 @@ def _cpu() -> str:
     return f"{os.cpu_count()} x {facts.get('model name', 'unknown')}{numbers}{kind}"
 
 
-def _version(*command: str) -> str:
+def version(*command: str) -> str:
     """The first number with a dot in the first line that a program says of itself."""
     path = os.environ.get("PATH", "") + ":/usr/sbin"
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})

@@ -44,7 +44,18 @@ from bench.measuring.tracers import (
     pricing,
     tracers,
 )
-from bench.measuring.works import CONNECTIONS, Batches, Cpus, Pump, PumpWork, WorkerWork, build_pump, choose_cpus, worker
+from bench.measuring.works import (
+    CLOSE_EACH,
+    CONNECTIONS,
+    Batches,
+    Cpus,
+    Pump,
+    PumpWork,
+    WorkerWork,
+    build_pump,
+    choose_cpus,
+    worker,
+)
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
 ENGINES = "Engines"
@@ -181,7 +192,7 @@ def _measure(scale: Scale, random: Random) -> Results:
             rounds_of(ENGINES, work, engines())
         with worker(directory, cpus) as server:
             rounds_of(KEEP_ALIVE, WorkerWork(server, cpus, directory, scale.seconds[KEEP_ALIVE]), tracers())
-            close = WorkerWork(server, cpus, directory, scale.seconds[CLOSE], "-H", "Connection: close")
+            close = WorkerWork(server, cpus, directory, scale.seconds[CLOSE], *CLOSE_EACH)
             rounds_of(CLOSE, close, tracers())
             rounds_of(CLOSE_PRICED, close, pricing())
         with pumps(idle=scale.processes - 1) as work:

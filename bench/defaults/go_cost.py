@@ -5,40 +5,27 @@ those of nginx with OpenSSL, in turns with and without."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from tests.live.servers.nginx import make_certificate
-
-from bench.defaults.servers import under_wrk
-from bench.defaults.turns import CLOSE, in_turns
+from bench.defaults import servers
+from bench.defaults.runs import TARGET, ServerWork, some
+from bench.defaults.turns import in_turns
+from bench.figures import table
 from bench.measuring import command, hits
 from bench.measuring.intervals import Pair, of_added, of_ratio
 from bench.measuring.rounds import COST, Sample, Work
-from bench.measuring.tracers import AGAIN, PROGRAM, BenchError, Tracer, attached
-from bench.measuring.works import SETTLE_S, Cpus, WorkerWork, choose_cpus, cpu_ns, worker
-from bench.page import machine
-from ssllatency.load.matrix.servers.process import free_ports
+from bench.measuring.tracers import AGAIN, PROGRAM, BenchError, Tracer
+from bench.measuring.works import CLOSE_EACH, SETTLE_S, WorkerWork, choose_cpus, cpu_ns, worker
+from bench.page import machine, version
 
-_SOURCE = Path(__file__).with_name("go_server.go")
-_TARGET = ("-p", "{pid}")
-TRACERS = (
-    Tracer(AGAIN),
-    Tracer("trace", (PROGRAM, "trace", *_TARGET)),
-    Tracer("handshakes", (PROGRAM, "handshakes", *_TARGET)),
-    Tracer("trace --exact", (PROGRAM, "trace", *_TARGET, "--exact")),
-    Tracer("handshakes --exact", (PROGRAM, "handshakes", *_TARGET, "--exact")),
-)
 KEPT, FULL = "a read and a write", "a full handshake"
 PAGE = """\
 # What tracing costs Go programs
@@ -69,78 +56,31 @@ to wait crosses the two sites of waits, which cost `handshakes` a look-up each e
 Results = Mapping[str, Mapping[str, Mapping[str, Sequence[Pair]]]]
 
 
-class GoServer:
-    """The server as a running process, which is asked what it has answered."""
+class GoWork(ServerWork):
+    """The server, by its own CPU time for a request: looked at a moment after the load, or what is traced, has changed."""
 
-    def __init__(self, directory: Path, cpus: Cpus) -> None:
-        [self.port] = free_ports(1)
-        pair = make_certificate("rsa", directory)
-        words = [_built(directory), str(self.port), pair.certificate, pair.key]
-        command_line = ["taskset", "-c", str(cpus.server), *words]
-        self._process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.pid = self._process.pid
-
-    def answered(self) -> int:
-        """How many requests so far."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write("\n")
-        return int(self._process.stdout.readline())
-
-    def end(self) -> None:
-        """Ends it."""
-        self._process.kill()
-        self._process.communicate()
-
-
-def _built(directory: Path) -> Path:
-    """The program. BenchError where it can't be built."""
-    program = directory / "go-server"
-    if not program.exists():
-        build = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), str(_SOURCE))
-        if not shutil.which("go") or subprocess.run(build, check=False, env=os.environ | {"CGO_ENABLED": "0"}).returncode:
-            raise BenchError("Go isn't installed, or can't build a server.")
-    return program
-
-
-class GoWork:
-    """The server under wrk with some options, looked at over windows of `seconds`."""
-
-    def __init__(self, directory: Path, cpus: Cpus, seconds: float, *options: str) -> None:
-        self._directory, self._cpus, self._seconds, self._options = directory, cpus, seconds, options
-
-    @contextmanager
-    def round(self) -> Iterator[None]:
-        """Runs the server and its load."""
-        self._server = GoServer(self._directory, self._cpus)
-        try:
-            with under_wrk(self._directory, self._cpus, self._server.port, *self._options):
-                yield
-        finally:
-            self._server.end()
-
-    def untraced(self) -> Sample:
-        """A request's cost."""
+    def _window(self) -> Sample:
         time.sleep(SETTLE_S)
-        answered, began_ns = self._server.answered(), cpu_ns(self._server.pid)
+        answered, began_ns = self._served.answered(), cpu_ns(self._served.pid)
         time.sleep(self._seconds)
-        answered, took_ns = self._server.answered() - answered, cpu_ns(self._server.pid) - began_ns
+        answered, took_ns = self._served.answered() - answered, cpu_ns(self._served.pid) - began_ns
         if not answered:
             raise BenchError(f"the server answered nothing for {self._seconds} s.")
         return {COST: took_ns / answered}
 
-    def traced(self, tracer: Tracer) -> Sample:
-        """The same from when the command says that it traces."""
-        with attached(tracer, [self._server.pid], self._directory):
-            return self.untraced()
+
+def tracers() -> tuple[Tracer, ...]:
+    """The commands, with the budget and without, and no tracing."""
+    exact = (Tracer(f"{name} --exact", (PROGRAM, name, *TARGET, "--exact")) for name in ("trace", "handshakes"))
+    return (*some("trace", "handshakes"), *exact)
 
 
 def _works(directory: Path, seconds: float) -> Iterator[tuple[str, str, Work]]:
     cpus = choose_cpus()
-    for load, options in ((KEPT, ()), (FULL, CLOSE)):
+    for load, options in ((KEPT, ()), (FULL, CLOSE_EACH)):
         with worker(directory, cpus) as server:
             yield load, "OpenSSL", WorkerWork(server, cpus, directory, seconds, *options)
-        yield load, "Go", GoWork(directory, cpus, seconds, *options)
+        yield load, "Go", GoWork(partial(servers.go, directory, cpus, *options), directory, seconds)
 
 
 def measured(directory: Path, number: int, seconds: float) -> Results:
@@ -148,7 +88,7 @@ def measured(directory: Path, number: int, seconds: float) -> Results:
     results: dict[str, dict[str, Mapping[str, Sequence[Pair]]]] = {KEPT: {}, FULL: {}}
     for load, library, work in _works(directory, seconds):
         print(f"==> {load}: {library}", file=sys.stderr)
-        results[load][library] = in_turns(work, TRACERS, number)
+        results[load][library] = in_turns(work, tracers(), number)
     return results
 
 
@@ -158,11 +98,10 @@ def tables(results: Results) -> str:
 
 
 def _table(load: str, by_library: Mapping[str, Mapping[str, Sequence[Pair]]]) -> str:
-    heading = [f"| {load} | {' | '.join(by_library)} |", f"| --- {'| ---: ' * len(by_library)}|"]
-    without = (f"{_without_us(pairs):.1f} us" for pairs in by_library.values())
+    without = ("without tracing", *(f"{_without_us(pairs):.1f} us" for pairs in by_library.values()))
     names = next(iter(by_library.values()))
-    rows = (f"| {name} | {' | '.join(_added(pairs[name]) for pairs in by_library.values())} |" for name in names)
-    return "\n".join([*heading, f"| without tracing | {' | '.join(without)} |", *rows])
+    rows = ((name, *(_added(pairs[name]) for pairs in by_library.values())) for name in names)
+    return table((load, *by_library), [without, *rows])
 
 
 def _without_us(by_name: Mapping[str, Sequence[Pair]]) -> float:
@@ -175,12 +114,11 @@ def _added(pairs: Sequence[Pair]) -> str:
     return f"{added.middle / 1000:+.1f} us ({low:+.1f} to {high:+.1f}), {ratio.middle:.3f} times"
 
 
-def make_page(results: Results, costs: str, seconds: float) -> str:
-    """The page of these results; `costs`: the sentence about what a hit took meanwhile."""
-    number = min(len(pairs) for load in results.values() for library in load.values() for pairs in library.values())
+def make_page(results: Results, costs: str, seconds: float, number: int) -> str:
+    """The page of these results of so many pairs of turns; `costs`: the sentence about what a hit took meanwhile."""
     return PAGE.format(
         machine=machine(),
-        version=_go_version(),
+        version=version("go", "version"),
         kept=KEPT,
         full=FULL,
         seconds=seconds,
@@ -191,18 +129,13 @@ def make_page(results: Results, costs: str, seconds: float) -> str:
     )
 
 
-def _go_version() -> str:
-    done = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
-    return done.stdout.strip().removeprefix("go")
-
-
 def main() -> int:
     """Measure, and print or write the page."""
     arguments = command.arguments_of_turns(__doc__, pairs=10, seconds=1.0)
 
     def page() -> str:
         results, costs = hits.with_costs(lambda directory: measured(directory, arguments.pairs, arguments.seconds))
-        return make_page(results, costs, arguments.seconds)
+        return make_page(results, costs, arguments.seconds, arguments.pairs)
 
     return command.run(page, arguments.output, "bench-go")
 

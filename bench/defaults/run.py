@@ -24,7 +24,7 @@ from bench.defaults.runs import RATE, ServerWork, StrangerWork, commands, some
 from bench.measuring import command, hits
 from bench.measuring.rounds import Effort, Measured, Work, measure
 from bench.measuring.tracers import AGAIN, BenchError, Tracer
-from bench.measuring.works import CONNECTIONS, Cpus, build_pump, choose_cpus
+from bench.measuring.works import CLOSE_EACH, CONNECTIONS, Cpus, build_pump, choose_cpus
 from bench.page import machine
 
 KEPT, CLOSE = "nginx, kept connections", "nginx, close"
@@ -51,7 +51,7 @@ class Bench:
         everything, few = commands(), some("trace", "handshakes", "record")
         return {
             KEPT: (self._server(self._nginx()), everything),
-            CLOSE: (self._server(self._nginx("-H", "Connection: close")), everything),
+            CLOSE: (self._server(self._nginx(*CLOSE_EACH)), everything),
             "2 workers": (self._server(self._nginx(workers=2)), few),
             "4 workers": (self._server(self._nginx(workers=4)), few),
             "haproxy": (self._server(partial(servers.haproxy, self._directory, self._cpus)), few),

@@ -27,7 +27,7 @@ from ssllatency.load.matrix.servers.process import free_ports
 POSTGRES = Path("/usr/lib/postgresql")
 SESSIONS = 8  # of PostgreSQL, each of which is a process
 START_S = 15.0
-_PROGRAM = Path(__file__).with_name("asyncio_server.py")
+_PROGRAM, _GO_SOURCE = Path(__file__).with_name("asyncio_server.py"), Path(__file__).with_name("go_server.go")
 _HAPROXY = """\
 global
     nbthread 1
@@ -83,6 +83,35 @@ def python(directory: Path, cpus: Cpus) -> Iterator[Served]:
 
 
 @contextmanager
+def go(directory: Path, cpus: Cpus, *options: str) -> Iterator[Served]:
+    """A server of Go's crypto/tls, under wrk with these options, which says itself how many requests it has answered.
+    BenchError where it can't be built."""
+    [port] = free_ports(1)
+    pair = make_certificate("rsa", directory)
+    words = (str(_built(directory)), str(port), str(pair.certificate), str(pair.key))
+    with _process(cpus, *words, pipe=subprocess.PIPE) as process, under_wrk(directory, cpus, port, *options):
+        yield Served(process.pid, lambda: _answered(process))
+
+
+def _built(directory: Path) -> Path:
+    program = directory / "go-server"
+    if not program.exists():
+        build = ("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), str(_GO_SOURCE))
+        if not shutil.which("go") or subprocess.run(build, check=False, env=os.environ | {"CGO_ENABLED": "0"}).returncode:
+            raise BenchError("Go isn't installed, or can't build a server.")
+    return program
+
+
+def _answered(process: subprocess.Popen[bytes]) -> int:
+    """How many requests a process has answered that says so for each line."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
+
+
+@contextmanager
 def postgresql(directory: Path, cpus: Cpus) -> Iterator[Served]:
     """A database that is asked for a constant, under pgbench. BenchError where there is none."""
     programs = max(POSTGRES.glob("*/bin"), default=None)
@@ -112,9 +141,12 @@ def postgresql(directory: Path, cpus: Cpus) -> Iterator[Served]:
 
 
 @contextmanager
-def _process(cpus: Cpus, *words: str, folder: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def _process(
+    cpus: Cpus, *words: str, folder: str | None = None, pipe: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`pipe`: what its input and its output are."""
     command = ["taskset", "-c", str(cpus.server), *words]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, cwd=folder) as process:
         try:
             yield process
         finally:

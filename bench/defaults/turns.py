@@ -21,10 +21,9 @@ from bench.measuring import command, hits
 from bench.measuring.intervals import Pair
 from bench.measuring.rounds import COST, Work
 from bench.measuring.tracers import AGAIN, Tracer
-from bench.measuring.works import WorkerWork, build_pump, choose_cpus, copied_libraries, worker
+from bench.measuring.works import CLOSE_EACH, WorkerWork, build_pump, choose_cpus, copied_libraries, worker
 from bench.page import machine
 
-CLOSE = ("-H", "Connection: close")
 _TRACED = ("trace", "handshakes", "snoop", "top", "watch")
 _STRANGER_TURNS = 500_000  # of a stranger, about as long as the others are looked at
 PAGE = """\
@@ -78,9 +77,9 @@ def _works(directory: Path, seconds: float) -> Iterator[tuple[str, Work]]:
     cpus = choose_cpus()
     (directory / "twin").mkdir()
     with worker(directory, cpus) as server, worker(directory, cpus, copied_libraries(directory / "twin")) as twin:
-        for name, options in (("nginx, kept connections", ()), ("nginx, close", CLOSE)):
+        for name, options in (("nginx, kept connections", ()), ("nginx, close", CLOSE_EACH)):
             own, other = (WorkerWork(one, cpus, directory, seconds, *options) for one in (server, twin))
-            yield name, BesideTwin(own, other, seconds)
+            yield name, BesideTwin(own, other)
     yield "a stranger", StrangerWork(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
 
 
@@ -105,35 +104,33 @@ def measured_at_borders(directory: Path, number: int) -> Results:
     return {border: {name: pairs[border] for name, pairs in by_name.items()} for border in (START, END)}
 
 
-def make_page(results: Results, borders: Results, costs: str, seconds: float) -> str:
-    """The page of these results; `costs`: the sentence about what a hit took meanwhile."""
+def make_page(results: Results, borders: Results, costs: str, seconds: float, numbers: tuple[int, int]) -> str:
+    """The page of these results; `costs`: the sentence about what a hit took meanwhile; `numbers`: of pairs of turns, and of
+    runs whose borders were looked at."""
     return PAGE.format(
         machine=machine(),
         seconds=seconds,
-        pairs=_number(results),
+        pairs=numbers[0],
         again=AGAIN,
         hits=costs,
         kept=kept_pairs(results),
-        borders=_number(borders),
+        borders=numbers[1],
         at_borders=kept_pairs(borders),
     )
-
-
-def _number(results: Results) -> int:
-    return min(len(pairs) for work in results.values() for pairs in work.values())
 
 
 def main() -> int:
     """Measure, and print or write the page."""
     arguments = command.arguments_of_turns(__doc__, pairs=12, seconds=1.0)
+    numbers = (arguments.pairs, max(2, arguments.pairs // 2))
 
     def measure(directory: Path) -> tuple[Results, Results]:
-        results = measured(directory, arguments.pairs, arguments.seconds)
-        return results, measured_at_borders(directory, max(2, arguments.pairs // 2))
+        results = measured(directory, numbers[0], arguments.seconds)
+        return results, measured_at_borders(directory, numbers[1])
 
     def page() -> str:
         (results, borders), costs = hits.with_costs(measure)
-        return make_page(results, borders, costs, arguments.seconds)
+        return make_page(results, borders, costs, arguments.seconds, numbers)
 
     return command.run(page, arguments.output, "bench-turns")
 

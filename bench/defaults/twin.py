@@ -14,10 +14,10 @@ from bench.measuring.works import SETTLE_S, WorkerWork
 
 
 class BesideTwin:
-    """A request's cost by that of a request of the twin meanwhile, over windows of `seconds`."""
+    """A request's cost by that of a request of the twin meanwhile, over the windows of its own work."""
 
-    def __init__(self, work: WorkerWork, twin: WorkerWork, seconds: float) -> None:
-        self._work, self._twin, self._seconds = work, twin, seconds
+    def __init__(self, work: WorkerWork, twin: WorkerWork) -> None:
+        self._work, self._twin = work, twin
 
     @contextmanager
     def round(self) -> Iterator[None]:
@@ -29,7 +29,7 @@ class BesideTwin:
         """What a request takes."""
         time.sleep(SETTLE_S)
         before, before_twin = self._work.look(), self._twin.look()
-        time.sleep(self._seconds)
+        time.sleep(self._work.seconds)
         own, other = self._work.between(before, self._work.look()), self._twin.between(before_twin, self._twin.look())
         return {COST: own[COST] / other[COST]}
 

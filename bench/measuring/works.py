@@ -35,6 +35,7 @@ WARM_UP = 2_000  # turns
 CONNECTIONS = 32  # of wrk, at a time
 SETTLE_S = 0.2  # under load, before a window: after the load's start, and after a tracer was attached or has ended
 LOAD_S = 3600  # more than any round takes: wrk is interrupted
+CLOSE_EACH = ("-H", "Connection: close")  # wrk's options for a connection for each request
 RATE, BUSY = "requests/s", "busy"  # the latter: the part of the time in which the worker had its CPU
 
 
@@ -187,7 +188,7 @@ class WorkerWork:
     server runs elsewhere, and isn't slowed down by probes."""
 
     def __init__(self, server: Nginx, cpus: Cpus, directory: Path, seconds: float, *options: str, key: str = "rsa") -> None:
-        self._server, self.directory, self._seconds = server, directory, seconds
+        self._server, self.directory, self.seconds = server, directory, seconds
         self._pid = server.worker_pids()[0]
         self.master_pid = server.master_pid
         load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port[key]}/")
@@ -211,7 +212,7 @@ class WorkerWork:
         """A request's cost, the rate of requests, and how much of its CPU the worker took."""
         time.sleep(SETTLE_S)
         before = self.look()
-        time.sleep(self._seconds)
+        time.sleep(self.seconds)
         return self.between(before, self.look())
 
     def between(self, before: Look, after: Look) -> Sample:
@@ -222,7 +223,7 @@ class WorkerWork:
             after.time_ns - before.time_ns,
         )
         if not requests:
-            raise BenchError(f"the worker served nothing for {self._seconds} s.")
+            raise BenchError(f"the worker served nothing for {self.seconds} s.")
         return {COST: cpu_ns / requests, RATE: requests / passed_ns * 1e9, BUSY: cpu_ns / passed_ns, "requests": requests}
 
     def traced(self, tracer: Tracer) -> Sample:

@@ -67,7 +67,7 @@ def test_a_turn_is_compared_with_its_neighbours() -> None:
 def test_a_page_of_turns_says_how_many_there_were() -> None:
     turns = {"nginx": {"trace": [Pair(9.0, 10.0)] * 5}}
     borders = {border: {"trace": [Pair(8.0, 10.0)] * 3} for border in (START, END)}
-    text = make_page(turns, borders, "A hit takes 1 ns.", 1.0)
+    text = make_page(turns, borders, "A hit takes 1 ns.", 1.0, (5, 3))
     assert "5 times" in text
     assert "run, 3 times" in text
     assert "| trace | 90.0 % (90.0 to 90.0) |" in text

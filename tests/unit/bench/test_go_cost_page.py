@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from bench.defaults.go_cost import FULL, KEPT, TRACERS, make_page, tables
+from bench.defaults.go_cost import FULL, KEPT, make_page, tables, tracers
 from bench.measuring.intervals import Pair
 
 
@@ -16,7 +16,7 @@ def test_libraries_stand_beside_each_other() -> None:
 
 
 def test_the_page_says_how_many_turns_there_were() -> None:
-    pairs = {tracer.name: [Pair(10.0, 10.0)] * 3 for tracer in TRACERS}
-    text = make_page({load: {"OpenSSL": pairs, "Go": pairs} for load in (KEPT, FULL)}, "A hit takes 1 ns.", 1.0)
+    pairs = {tracer.name: [Pair(10.0, 10.0)] * 3 for tracer in tracers()}
+    text = make_page({load: {"OpenSSL": pairs, "Go": pairs} for load in (KEPT, FULL)}, "A hit takes 1 ns.", 1.0, 3)
     assert "3 times in turn" in text
     assert text.count("| handshakes --exact |") == 2
