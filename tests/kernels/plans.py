@@ -27,14 +27,14 @@ _COUNTS = (
 )
 ENGINES = ("engine bcc", "engine bpftrace")
 SIGNED = ("signed return addresses",)
-_RIGHTS = ("three capabilities", "three capabilities perf", "events of tracefs", "seccomp")
-_LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
+RIGHTS = ("three capabilities", "three capabilities perf", "events of tracefs", "seccomp")
+LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
 # The last one can't be undone.
 ODD = (
     *("lockdown integrity", "no tracefs", "no BTF", "no uprobes", "cgroup v1", "cgroup hybrid"),
     *("unprivileged BPF disabled", "lockdown confidentiality"),
 )
-_EVERYTHING = (*_SELECTED, "costs of sites", *_COUNTS, *_RIGHTS, *_LEAVINGS)
+_EVERYTHING = (*_SELECTED, "costs of sites", *_COUNTS, *RIGHTS, *LEAVINGS)
 
 
 @dataclass(frozen=True)

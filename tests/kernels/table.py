@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.kernels.machine import FOLDER, TOP
 from tests.kernels.packages import version_of
-from tests.kernels.plans import DEBIAN_12, DEBIAN_13, ENGINES, ODD, SIGNED
+from tests.kernels.plans import DEBIAN_12, DEBIAN_13, ENGINES, LEAVINGS, ODD, RIGHTS, SIGNED
 from tests.kernels.results import Outcome
 
 PAGE = TOP / "docs" / "use" / "kernels.md"
@@ -35,11 +35,11 @@ _COLUMNS = {
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),
     "later processes, threads": ("reload", "reload perf", "threads", "threads links process", "started later"),
     "Go": ("Go",),
-    "rights, seccomp": ("three capabilities", "three capabilities perf", "seccomp"),
+    "rights, seccomp": RIGHTS,
     "engines bcc, bpftrace": ENGINES,
     "signed return addresses": SIGNED,
     "odd machines": ODD,
-    "nothing left": ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf"),
+    "nothing left": LEAVINGS,
 }
 
 
