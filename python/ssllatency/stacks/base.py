@@ -101,6 +101,13 @@ class Mark:
     text: bytes
     version: Callable[[bytes, int], str | None] = _present
 
+    def first(self, piece: bytes) -> str | None:
+        """The version where a piece of the file first has the mark, None where it hasn't."""
+        at = piece.find(self.text)
+        while at >= 0 and (version := self.version(piece, at)) is None:
+            at = piece.find(self.text, at + 1)
+        return version if at >= 0 else None
+
 
 class CallingConvention(StrEnum):
     """The way in which functions are called: where arguments, results and the flow of control that a call belongs to are

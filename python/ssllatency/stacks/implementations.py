@@ -62,11 +62,8 @@ def _versions(image: Image) -> dict[str, str]:
     versions: dict[str, str] = {}
     for _, piece in image.pieces(_LONGEST):
         for name, mark in _MARKS.items():
-            at = piece.find(mark.text) if not versions.get(name) else -1
-            while at >= 0 and (seen := mark.version(piece, at)) is None:
-                at = piece.find(mark.text, at + 1)
-            if at >= 0:
-                versions[name] = seen or ""
+            if not versions.get(name) and (version := mark.first(piece)) is not None:
+                versions[name] = version
     return versions
 
 

@@ -13,7 +13,6 @@ from ssllatency.stacks.base import Implementation, Mark
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
-_MARK = b"/rustls-"
 _LONGEST = 64
 _releases: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 
@@ -21,18 +20,9 @@ _releases: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
 def release_in(image: Image) -> str:
     """The version of the rustls whose source an image names first, "" where it names none. ElfError where it is cut short."""
     if image not in _releases:
-        found = (_first(piece) for _, piece in image.pieces(_LONGEST))
+        found = (_MARK.first(piece) for _, piece in image.pieces(_LONGEST))
         _releases[image] = next(filter(None, found), "")
     return _releases[image]
-
-
-def _first(piece: bytes) -> str:
-    at = piece.find(_MARK)
-    while at >= 0:
-        if version := _version(piece, at):
-            return version
-        at = piece.find(_MARK, at + 1)
-    return ""
 
 
 def _version(piece: bytes, at: int) -> str | None:
@@ -40,11 +30,14 @@ def _version(piece: bytes, at: int) -> str | None:
     return version[1].decode() if version else None
 
 
+_MARK = Mark(b"/rustls-", _version)
+
+
 class Rustls(Implementation):
     """rustls."""
 
-    marks = {"rustls": Mark(_MARK, _version)}  # noqa: RUF012
-    texts = (marks["rustls"].text,)
+    marks = {"rustls": _MARK}  # noqa: RUF012
+    texts = (_MARK.text,)
     instead = (
         "Of rustls, which is compiled into programs, no handshake can be followed as a whole; trace shows, but not how they"
         " ended, the ClientHellos that a server has handled, and key exchanges and signatures by ring, in files that have"
