@@ -102,10 +102,6 @@ class Image:
         is_here = symbol and symbol.address and not symbol.is_function and self._memory.mapped(symbol.address)
         return symbol.address if symbol and is_here else None
 
-    def names_ending_in(self, suffix: str) -> list[str]:
-        """The names in .symtab that end so, of functions."""
-        return self._symbol_table.ending_in(suffix)
-
     def names_matching(self, pattern: re.Pattern[bytes]) -> list[str]:
         """The names in .symtab, of functions, that are as a whole what the pattern describes."""
         return self._symbol_table.matching(pattern)

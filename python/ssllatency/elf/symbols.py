@@ -141,11 +141,6 @@ class FunctionIndex:
     def __len__(self) -> int:
         return len(self._functions)
 
-    def ending_in(self, suffix: str) -> list[str]:
-        """The names of functions that end so."""
-        end = suffix.encode()
-        return [name.decode("ascii", "replace") for name in self._functions if name.endswith(end)]
-
     def matching(self, pattern: re.Pattern[bytes]) -> list[str]:
         """The names of functions that are as a whole what the pattern describes."""
         return [name.decode("ascii", "replace") for name in self._functions if pattern.fullmatch(name)]

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from ssllatency.elf.image import Function, Image
     from ssllatency.stacks.operation import Operation
 
-_PREFIX = re.compile(r"aws_lc_(?:fips_)?\d{1,3}_\d{1,3}_\d{1,3}_")
+_SIGN = re.compile(rf"aws_lc_(?:fips_)?\d{{1,3}}_\d{{1,3}}_\d{{1,3}}_{AWS_LC_SIGN}".encode())
 
 
 @lru_cache(maxsize=1)
 def prefixes(image: Image) -> tuple[str, ...]:
     """The prefixes of the versions that the image has a function of."""
-    names = (name.removesuffix(AWS_LC_SIGN) for name in image.names_ending_in(f"_{AWS_LC_SIGN}"))
-    return tuple(sorted({prefix for prefix in names if _PREFIX.fullmatch(prefix)}))
+    return tuple(sorted(name.removesuffix(AWS_LC_SIGN) for name in image.names_matching(_SIGN)))
 
 
 def function_of(image: Image, operation: Operation) -> Function | None:
