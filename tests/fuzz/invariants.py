@@ -34,7 +34,7 @@ from ssllatency.probes.plan import CodeRange, Covered, FilePlan, Probe
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.unnamed import found_in
 from ssllatency.stacks.registry import stack_of
-from ssllatency.stacks.rustls.functions import FOUND, rust_functions
+from ssllatency.stacks.rustls.functions import FOUND, functions_in
 from tests.fixtures import hostile
 from tests.fixtures.functions import function_ranges
 
@@ -127,9 +127,9 @@ def check_rust(data: bytes) -> None:
     """Functions of rustls and ring that no symbol names begin where the unwind tables know one, each another."""
     try:
         image = image_of(data)
-        found = rust_functions(image).functions.values()
     except ElfError:
         return
+    found = functions_in(image).values()
     assert len({function.address for function in found}) == len(found)
     for function in found:
         if function.found == FOUND:

@@ -8,25 +8,36 @@ on first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ssllatency.code.calls import calls_through, calls_to
-from ssllatency.elf.source import ElfError
-from ssllatency.stacks.rustls.aws_lc_rs import function_of
-from ssllatency.stacks.rustls.operations import AGREE, AWS_LC_RS, CLIENT_HELLO, ECDSA_SIGN, ED25519_SIGN, RSA_SIGN, SYMBOLS
-from ssllatency.stacks.rustls.panic_locations import panic_locations
-
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Function, Image, Range
-    from ssllatency.stacks.operation import Operation
+from ssllatency.elf.image import ElfError, Function, Image, Range
+from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.rustls.aws_lc_rs import function_of, prefixes
+from ssllatency.stacks.rustls.operations import (
+    AGREE,
+    AWS_LC_RS,
+    CLIENT_HELLO,
+    ECDSA_SIGN,
+    ED25519_SIGN,
+    HANDLED,
+    RSA_SIGN,
+    SIGNED,
+)
+from ssllatency.stacks.rustls.panic_locations import PanicLocations
+from ssllatency.stacks.rustls.rust_names import generic_symbol, method_symbol
 
 FOUND = "panic locations"
 """How functions were found that no symbol names."""
+SYMBOLS = {
+    **{name: method_symbol(name) for name in (*HANDLED, *SIGNED)},
+    AGREE: generic_symbol(f"{AGREE}_"),  # the other one only calls it
+}
+"""The symbols of the functions in Rust, by operation."""
 _RSA_FILES = ("rsa/keypair.rs", "arithmetic/bigint.rs")
 _ECDSA_FILES = ("ec/suite_b/ecdsa/signing.rs",)
 _ED25519_FILES = ("ec/curve25519/ed25519/signing.rs", "ec/curve25519/scalar.rs")
@@ -45,13 +56,12 @@ class RustFunctions:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._locations = panic_locations(image)
-
-    def find(self, name: str) -> Function | None:
-        """The function of the operation called so."""
-        return self.functions.get(name)
 
     @cached_property
+    def _locations(self) -> PanicLocations:
+        """Read only where symbols don't name all."""
+        return PanicLocations(self._image)
+
     def functions(self) -> dict[str, Function]:
         """All that were found, by operation, each another one."""
         found = {name: function for name in SYMBOLS if (function := self._one_of(name))}
@@ -61,7 +71,7 @@ class RustFunctions:
     def _one_of(self, name: str) -> Function | None:
         """The function of that operation. Where symbols name several, as of two versions of rustls in one program, how one of
         them looks tells nothing."""
-        names = self._image.names_matching(SYMBOLS[name].pattern)
+        names = self._image.names_matching(SYMBOLS[name])
         functions = {function for each in names if (function := self._image.own_function(each))}
         if not functions:
             return self._unnamed(name)
@@ -79,13 +89,7 @@ class RustFunctions:
         if len(found) != 1:
             return None
         ((start, end),) = found
-        return self._function(name, start, end - start)
-
-    @staticmethod
-    def _function(name: str, address: int, size: int) -> Function:
-        from ssllatency.elf.image import Function
-
-        return Function(name, address, size, FOUND)
+        return Function(name, start, end - start, FOUND)
 
     def _methods(self, functions: set[Range], is_method: Callable[[Range], bool]) -> set[Range]:
         """Those of the functions that are such methods; where none is, those that call one, and so on."""
@@ -148,14 +152,17 @@ class RustFunctions:
         return bounds is not None and bounds[0] == address and bounds[1] - bounds[0] <= _LARGEST_SCHEME
 
 
-_known: WeakKeyDictionary[Image, RustFunctions] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Image, Mapping[str, Function]] = WeakKeyDictionary()
 
 
-def rust_functions(image: Image) -> RustFunctions:
-    """Those of an image, found once. ElfError where its tables are damaged."""
-    if image not in _known:
-        _known[image] = RustFunctions(image)
-    return _known[image]
+def functions_in(image: Image) -> Mapping[str, Function]:
+    """Those of an image by operation, looked for once; none where its tables are damaged."""
+    if image not in _found:
+        try:
+            _found[image] = RustFunctions(image).functions()
+        except ElfError:
+            _found[image] = {}
+    return _found[image]
 
 
 @dataclass(frozen=True)
@@ -168,10 +175,7 @@ class RustlsTables:
         """None as well where several may be it."""
         if operation.library == AWS_LC_RS:
             return function_of(self.image, operation)
-        try:
-            return rust_functions(self.image).find(operation.name)
-        except ElfError:
-            return None
+        return functions_in(self.image).get(operation.name)
 
     def may_hold(self, operation: Operation) -> bool:
         """Of AWS-LC no: the linker leaves out what isn't called, and the symbols name all others."""
@@ -179,7 +183,5 @@ class RustlsTables:
 
     def obstacle(self, operation: Operation) -> str:
         """Say that there are several versions of AWS-LC."""
-        from ssllatency.stacks.rustls.aws_lc_rs import prefixes
-
         several = operation.library == AWS_LC_RS and len(prefixes(self.image)) > 1
         return "several versions of AWS-LC are in the file" if several else ""

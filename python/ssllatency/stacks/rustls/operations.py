@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from ssllatency.abi import Convention
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.rustls.rust_names import GenericSymbol, MethodSymbol
 
 RUSTLS, RING, AWS_LC_RS = "rustls", "ring", "aws-lc-rs"
 AWS_LC = "aws_lc_"
 AWS_LC_SIGN = "EVP_DigestSign"
 
 CLIENT_HELLO = "rustls::server::hs::ExpectClientHello::handle"
+TLS13_FINISHED = "rustls::server::tls13::ExpectFinished::handle"
+TLS12_FINISHED = "rustls::server::tls12::ExpectFinished::handle"
+HANDLED = (CLIENT_HELLO, TLS13_FINISHED, TLS12_FINISHED)
+"""The messages of handshakes that are handled, the latter two a handshake's last one."""
 RSA_SIGN = "rustls::crypto::ring::sign::RsaSigner::sign"
 ECDSA_SIGN = "rustls::crypto::ring::sign::EcdsaSigner::sign"
 ED25519_SIGN = "rustls::crypto::ring::sign::Ed25519Signer::sign"
+SIGNED = (RSA_SIGN, ECDSA_SIGN, ED25519_SIGN)
 AGREE = "ring::agreement::agree_ephemeral"
 
 
@@ -32,23 +36,9 @@ def _aws_lc(function: str, skip_null: int | None = None) -> Operation:
     return Operation(f"{AWS_LC}{function}", AWS_LC_RS, Convention.ONE, async_job=False, skip_null=skip_null)
 
 
-def _method(name: str) -> MethodSymbol:
-    type_name, _, method = name.rpartition("::")
-    return MethodSymbol(type_name, method)
-
-
-# The functions' messages, of which the latter is a handshake's last one.
-_HANDLED = (CLIENT_HELLO, "rustls::server::tls13::ExpectFinished::handle", "rustls::server::tls12::ExpectFinished::handle")
-_SIGNED = (RSA_SIGN, ECDSA_SIGN, ED25519_SIGN)
-SYMBOLS: dict[str, MethodSymbol | GenericSymbol] = {
-    **{name: _method(name) for name in (*_HANDLED, *_SIGNED)},
-    AGREE: GenericSymbol(f"{AGREE}_"),  # the other one only calls it
-}
-"""The symbols of the functions in Rust, by operation."""
-
 OPERATIONS: tuple[Operation, ...] = (
-    *(_rust(name, RUSTLS) for name in _HANDLED),
-    *(_rust(name, RING) for name in (*_SIGNED, AGREE)),
+    *(_rust(name, RUSTLS) for name in HANDLED),
+    *(_rust(name, RING) for name in (*SIGNED, AGREE)),
     # Signatures by any key, and what they are made by, which tells the key's kind.
     _aws_lc(AWS_LC_SIGN, 1),
     _aws_lc("RSA_sign"),

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from ssllatency.stacks.source_files import references
 
@@ -34,7 +33,8 @@ _LENGTH, _LINE, _COLUMN = 8, 16, 20  # offsets in a Location
 
 
 class PanicLocations:
-    """The functions of one image that refer to the panic locations of a source file."""
+    """The functions of one image that refer to the panic locations of a source file. ElfError where its relocations are
+    damaged."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -77,13 +77,3 @@ class PanicLocations:
         constant = self._image.constant
         line, column = constant(place + _LINE, 4), constant(place + _COLUMN, 4)
         return constant(place + _LENGTH, 8) == length and bool(line) and bool(column) and (line or 0) < _MOST_LINES
-
-
-_known: WeakKeyDictionary[Image, PanicLocations] = WeakKeyDictionary()
-
-
-def panic_locations(image: Image) -> PanicLocations:
-    """Those of an image, read once. ElfError where its relocations are damaged."""
-    if image not in _known:
-        _known[image] = PanicLocations(image)
-    return _known[image]

@@ -47,17 +47,13 @@ class RustlsFunctions(Stack):
 
     def own_libraries(self, image: Image) -> tuple[str, ...]:
         """Those of which a function was found."""
-        from ssllatency.elf.source import ElfError
         from ssllatency.stacks.rustls.aws_lc_rs import prefixes
-        from ssllatency.stacks.rustls.functions import rust_functions
+        from ssllatency.stacks.rustls.functions import functions_in
 
         aws_lc = (AWS_LC_RS,) if prefixes(image) else ()
         if not self._release(image):
             return aws_lc
-        try:
-            found = rust_functions(image).functions
-        except ElfError:
-            return aws_lc
+        found = functions_in(image)
         libraries = {operation.library for operation in OPERATIONS if operation.name in found}
         return (*((RUSTLS,) if libraries else ()), *((RING,) if RING in libraries else ()), *aws_lc)
 
