@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,19 +27,19 @@ _BPF_LINK_CREATE, _BPF_PERF_EVENT = 28, 41
 
 
 class PerfProbe:
-    """A probe: the perf event, the link of the program to it, and the definition in tracefs where it has one."""
+    """A probe: the link of the program to the perf event, and the event; and what forgets its definition in tracefs, where it
+    has one."""
 
-    def __init__(self, descriptors: list[int], definition: str = "") -> None:
-        self._descriptors, self._definition = descriptors, definition
+    def __init__(self, descriptors: list[int], forget: Callable[[], None] | None = None) -> None:
+        self._descriptors, self._forget = descriptors, forget
 
     def close(self) -> None:
         """Detaches; may be called twice. Takes the kernel about 0.1 s, where no other process has the descriptors."""
         while self._descriptors:
             os.close(self._descriptors.pop(0))
-        events = tracefs.events() if self._definition else None
-        if events:
-            events.remove(self._definition)
-        self._definition = ""
+        if self._forget:
+            self._forget()
+        self._forget = None
 
 
 def leave_to_the_kernel(probes: Sequence[Closable]) -> None:
@@ -90,15 +90,17 @@ def open_event(attributes: bytes, *, pid: int, cpu: int) -> int:
     return event
 
 
-def _enable_event(events: tracefs.Events, path: str, offset: int, pid: int, *, at_return: bool) -> tuple[int, str]:
-    """The perf event of a site that tracefs defines, and the definition's name; OSError where the kernel refuses."""
+def _enable_event(
+    events: tracefs.Events, path: str, offset: int, pid: int, *, at_return: bool
+) -> tuple[int, Callable[[], None]]:
+    """The perf event of a site that tracefs defines, and what forgets the definition; OSError where the kernel refuses."""
     file = os.open(path, os.O_PATH | os.O_CLOEXEC)  # a name without the spaces that the path may have
     try:
         name, attributes = events.define(f"/proc/self/fd/{file}", offset, at_return=at_return)
     finally:
         os.close(file)
     try:
-        return open_event(attributes, pid=pid, cpu=0 if pid == -1 else -1), name
+        return open_event(attributes, pid=pid, cpu=0 if pid == -1 else -1), partial(events.remove, name)
     except OSError:
         events.remove(name)
         raise
@@ -109,16 +111,16 @@ def attach(program: int, path: str, offset: int, cookie: int, *, pid: int = -1, 
 
     OSError where the kernel refuses.
     """
-    definition = ""
+    forget = None
     try:
         event = open_uprobe(path, offset, pid, at_return=at_return)
     except PermissionError:
         events = tracefs.events()
         if events is None:
             raise
-        event, definition = _enable_event(events, path, offset, pid, at_return=at_return)
+        event, forget = _enable_event(events, path, offset, pid, at_return=at_return)
     link = kernel.bpf(_BPF_LINK_CREATE, struct.pack("<IIIIQ", program, event, _BPF_PERF_EVENT, 0, cookie))
     if link < 0:
-        PerfProbe([event], definition).close()
+        PerfProbe([event], forget).close()
         raise OSError(-link, os.strerror(-link))
-    return PerfProbe([link, event], definition)
+    return PerfProbe([link, event], forget)
