@@ -14,7 +14,7 @@ from pathlib import Path
 from ssllatency.errors import SsllatencyError
 from ssllatency.output import files as output_files
 
-_NAME = re.compile(r"ssllatency-(\d{8}T\d{6}Z)(?:-\d{1,3})?\.jsonl", re.ASCII)
+_NAME = re.compile(r"ssllatency-\d{8}T\d{6}Z(?:-\d{1,3})?\.jsonl", re.ASCII)
 _MODE = 0o700
 _MOST_OF_A_SECOND = 100
 
@@ -76,8 +76,7 @@ def recordings_near(name: str, at_s: float | None) -> list[str]:
 
 def _written_s(name: str) -> float:
     """The time at which the recording of that name was written, with the whole second that the name tells."""
-    match = _NAME.fullmatch(name)
-    stamp = match[1] if match else "19700101T000000Z"
+    stamp = name.removesuffix(".jsonl").split("-")[1]
     try:
         return datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() + 1
     except ValueError:  # a month that there isn't
