@@ -23,6 +23,7 @@ from tests.live.servers import debian as programs
 from tests.live.servers.debian import Running
 from tests.live.servers.late import late
 from tests.live.servers.nginx import make_certificate
+from tests.live.servers.roots import future_cgroup, within_cgroup
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -128,40 +129,32 @@ def test_the_time_begins_with_the_first_arrival(certificates: Path, copies: Path
 
 
 @pytest.fixture
-def future_cgroup() -> Iterator[Path]:
-    """Where a cgroup may be made, which is removed afterwards. Its name is that of a container."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    tops = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
-    if not tops or not os.access(tops[0], os.W_OK):
-        pytest.skip("there is no cgroup 2 that can be written")
-    folder = tops[0] / f"docker-{os.urandom(32).hex()}.scope"
-    yield folder
-    wait_for(lambda: not (folder / "cgroup.procs").read_text())
-    folder.rmdir()
+def place() -> Iterator[Path]:
+    """Where a cgroup may be made, whose name is that of a container."""
+    with future_cgroup(f"docker-{os.urandom(32).hex()}.scope") as folder:
+        yield folder
 
 
-def test_a_cgroup_that_is_made_later(certificates: Path, future_cgroup: Path) -> None:
-    within = ("sh", "-c", f'echo $$ >{future_cgroup}/cgroup.procs && exec "$@"', "sh")
-    with late(certificates) as outside, Trace(options=("--cgroup", str(future_cgroup), "--wait")) as trace:
+def test_a_cgroup_that_is_made_later(certificates: Path, place: Path) -> None:
+    with late(certificates) as outside, Trace(options=("--cgroup", str(place), "--wait")) as trace:
         outside.do("load")
         outside.do("serve 2", 2)
-        future_cgroup.mkdir()
+        place.mkdir()
         time.sleep(0.5)  # it is seen that it is there
         for number in (3, 4):
-            with late(certificates, *within) as server:
+            with late(certificates, *within_cgroup(place)) as server:
                 server.do("load")
                 server.do(f"serve {number}", number)
     assert count(trace.document, "SSL_do_handshake") == 7
     assert losses(trace.document) == {}
 
 
-def test_a_container_that_starts_later(certificates: Path, future_cgroup: Path) -> None:
+def test_a_container_that_starts_later(certificates: Path, place: Path) -> None:
     """Who was found by looking, which takes up to a second, may have called before: that is told as a loss."""
-    container = future_cgroup.name.removeprefix("docker-").removesuffix(".scope")
-    within = ("sh", "-c", f'echo $$ >{future_cgroup}/cgroup.procs && exec "$@"', "sh")
+    container = place.name.removeprefix("docker-").removesuffix(".scope")
     with Trace(options=("--container", container[:12], "--wait")) as trace:
-        future_cgroup.mkdir()
-        with late(certificates, *within) as server:
+        place.mkdir()
+        with late(certificates, *within_cgroup(place)) as server:
             server.do("load")
             trace.wait_until_said("libssl")
             server.do("serve 3", 3)

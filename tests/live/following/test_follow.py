@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ from tests.live.commands.test_command import children
 from tests.live.commands.trace import PROGRAM, Trace, count, counted_pids, losses
 from tests.live.servers.late import late
 from tests.live.servers.nginx import Nginx, Settings, libssl_of
+from tests.live.servers.roots import cgroup, within_cgroup
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -365,23 +366,13 @@ def test_all_takes_in_files_that_come_later(certificates: Path, tmp_path: Path, 
     assert found[server.process.pid] == 3
 
 
-@pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A cgroup of our own, removed afterwards."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
-    if not roots or not os.access(roots[0], os.W_OK):
-        pytest.skip("there is no cgroup 2 that can be written")
-    folder = roots[0] / f"ssllatency-test-{os.getpid()}"
-    folder.mkdir()
-    yield folder
-    wait_for(lambda: not (folder / "cgroup.procs").read_text())
-    folder.rmdir()
-
-
-def test_a_cgroup_and_who_comes_into_it(certificates: Path, cgroup: Path) -> None:
-    within = ("sh", "-c", f'echo $$ >{cgroup}/cgroup.procs && exec "$@"', "sh")
-    with late(certificates) as outside, Trace(options=("--cgroup", str(cgroup), "--wait", "--by-process")) as trace:
+def test_a_cgroup_and_who_comes_into_it(certificates: Path) -> None:
+    with (
+        cgroup(f"ssllatency-test-{os.getpid()}") as folder,
+        late(certificates) as outside,
+        Trace(options=("--cgroup", str(folder), "--wait", "--by-process")) as trace,
+    ):
+        within = within_cgroup(folder)
         outside.do("load")
         outside.do("serve 2", 2)
         with late(certificates, *within) as first:

@@ -15,8 +15,8 @@ import pytest
 from tests.live.commands.trace import Document, Trace, TraceError, count
 from tests.live.servers.file_systems import openssl_in
 from tests.live.servers.late import Late, late
+from tests.live.servers.roots import cgroup, within_cgroup
 from tests.live.victims.hooked import code_bounds
-from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 5
@@ -81,15 +81,8 @@ def test_alone_it_is_refused(certificates: Path, libssl: Path) -> None:
 @pytest.fixture
 def unit() -> Iterator[Path]:
     """A group of control, as systemd makes one for a unit."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    tops = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
-    if not tops or not os.access(tops[0], os.W_OK):
-        pytest.skip("there is no cgroup 2 that can be written")
-    folder = tops[0] / f"ssllatency-test-{os.getpid()}.service"
-    folder.mkdir()
-    yield folder
-    wait_for(lambda: not (folder / "cgroup.procs").read_text())
-    folder.rmdir()
+    with cgroup(f"ssllatency-test-{os.getpid()}.service") as folder:
+        yield folder
 
 
 def test_whom_the_hosts_owner_names_is_not_touched(certificates: Path, libssl: Path, unit: Path, tmp_path: Path) -> None:
@@ -97,8 +90,7 @@ def test_whom_the_hosts_owner_names_is_not_touched(certificates: Path, libssl: P
     (tmp_path / "etc" / "ssllatency").mkdir(parents=True)
     (tmp_path / "etc" / "ssllatency" / "never").write_text(f"unit {unit.name}\n")
     script = f'mount -t overlay -o lowerdir={tmp_path}/etc:/etc overlay /etc && exec "$@"'
-    within = ("sh", "-c", f'echo $$ >{unit}/cgroup.procs && exec "$@"', "sh")
-    with served_by(libssl, certificates, *within) as named, served_by(libssl, certificates) as plain:
+    with served_by(libssl, certificates, *within_cgroup(unit)) as named, served_by(libssl, certificates) as plain:
         untouched = code_of(named.process.pid, libssl)
         pids, prefix = (named.process.pid, plain.process.pid), ("unshare", "--mount", "sh", "-c", script, "sh")
         with Trace(*pids, options=("--by-process",), prefix=prefix) as trace:

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nginx of another root, by chroot alone or in a container: mount, PID, UTS and IPC namespaces of its own, and that root as
-its only file system. Nothing stays behind: the namespaces end with the process that made them."""
+its only file system; and cgroups. Nothing stays behind: the namespaces end with the process that made them, and cgroups are
+removed."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.servers.nginx import free_ports, make_certificate
+from tests.waiting import wait_for
 
 CONFIGURATION = """
 daemon off; master_process on; worker_processes 1; user root; pid /{folder}/pid; error_log /{folder}/log;
@@ -81,24 +84,42 @@ def nginx_of(root: Path, certificates: Path, kind: str, groups: str, *, containe
 @contextmanager
 def cgroup(name: str, *pids: int) -> Iterator[Path]:
     """The folder of a cgroup of that name, with these processes in it while the block lasts."""
+    with future_cgroup(name) as folder:
+        folder.mkdir()
+        try:
+            into_cgroup(folder, *pids)
+            yield folder
+        finally:
+            for pid in (folder / "cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):  # it has ended
+                    into_cgroup(folder.parent, int(pid))
+
+
+@contextmanager
+def future_cgroup(name: str) -> Iterator[Path]:
+    """The folder at which a cgroup of that name may be made, which is removed once its processes have ended."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     top = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
-    if top is None:
-        pytest.skip("no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
+    if top is None or not os.access(top, os.W_OK):
+        pytest.skip("no cgroup2 is mounted that can be written: mount -t cgroup2 none /sys/fs/cgroup")
     folder = top / name
-    folder.mkdir()
     try:
-        into_cgroup(folder, *pids)
         yield folder
     finally:
-        into_cgroup(top, *map(int, (folder / "cgroup.procs").read_text().split()))
-        folder.rmdir()
+        if folder.exists():
+            wait_for(lambda: not (folder / "cgroup.procs").read_text())
+            folder.rmdir()
 
 
 def into_cgroup(folder: Path, *pids: int) -> None:
     """Moves processes into the cgroup of this folder."""
     for pid in pids:
         (folder / "cgroup.procs").write_text(f"{pid}\n")
+
+
+def within_cgroup(folder: Path) -> tuple[str, ...]:
+    """The beginning of a command that has what follows run in the cgroup of this folder."""
+    return "sh", "-c", f'echo $$ >{folder}/cgroup.procs && exec "$@"', "sh"
 
 
 def until_it_serves(client: Client) -> None:
