@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries of other machines that tests look into: where each is, or why it isn't here.
+"""The libraries of other machines that tests look into, and servers in Rust: where each is, or why it isn't here.
 
-tools/for-tests/foreign-libraries and tools/for-tests/second-root make them; nothing is fetched from here. Run as a program,
-it prints a table of what there is.
+Scripts of tools/for-tests make them; nothing is fetched from here. Run as a program, it prints a table of the libraries that
+there are.
 """
 
 from __future__ import annotations
@@ -92,6 +92,15 @@ def second_root() -> Foreign:
     if (_ROOT / "etc" / "ssllatency-root").is_file():
         return Foreign(_ROOT)
     return Foreign(None, "there is no Debian 13 root: run tools/for-tests/second-root")
+
+
+def rust_server(name: str) -> Foreign:
+    """The server in Rust on boringssl, aws-lc, rustls-ring or rustls-aws-lc-rs."""
+    path = TOP / "build" / "rust" / name
+    if path.is_file():
+        return Foreign(path)
+    script = "rustls-servers" if name.startswith("rustls-") else "boring-servers"
+    return Foreign(None, f"{name} isn't there: run tools/for-tests/{script}")
 
 
 def needed(found: Foreign) -> Path:

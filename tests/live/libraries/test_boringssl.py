@@ -15,15 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.foreign import needed, rust_server
 from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import Document, Trace, count, losses, reasons
 from tests.live.servers.nginx import make_certificate
+from tests.live.servers.programs import started
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-BUILT = Path(__file__).resolve().parents[3] / "build" / "rust"
 VERSIONS = (TLS_1_2, TLS_1_3)
 NAMES = {
     "1": "SSL",
@@ -50,37 +51,27 @@ class Server:
     def pid(self) -> int:
         return self.process.pid
 
-    def line(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline()
-
     def calls(self) -> dict[str, Counter[str]]:
         """For each function how many calls ended how, by names: "success", or what SSL_get_error's number is called."""
         assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        told = json.loads(self.line())
+        told = json.loads(self.process.stdout.readline())
         return {name: Counter({NAMES.get(code, code): n for code, n in calls.items()}) for name, calls in told.items()}
 
 
 @pytest.fixture(params=["boringssl", "aws-lc"])
 def program(request: pytest.FixtureRequest) -> Path:
     """The server's file."""
-    path = BUILT / request.param
-    if not path.exists():
-        pytest.skip(f"{request.param} isn't there: run tools/for-tests/boring-servers")
-    return path
+    return needed(rust_server(request.param))
 
 
 @contextmanager
 def serving(*words: object) -> Iterator[tuple[Server, int]]:
     """The server and its port, until the end of the block."""
-    with subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            server = Server(process)
-            yield server, int(server.line().split()[1])
-        finally:
-            process.kill()
+    with started(*words) as (process, port):
+        yield Server(process), port
 
 
 def assert_told_like(document: Document, calls: dict[str, Counter[str]]) -> None:

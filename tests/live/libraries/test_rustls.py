@@ -5,54 +5,44 @@ without symbols the same functions are found as with them."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.rustls.operations import (
+    AGREE,
+    CLIENT_HELLO,
+    ECDSA_SIGN,
+    ED25519_SIGN,
+    RSA_SIGN,
+    TLS12_FINISHED,
+    TLS13_FINISHED,
+)
+from tests.foreign import needed, rust_server
 from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.commands.trace import Trace, count, losses
 from tests.live.servers.nginx import make_certificate
+from tests.live.servers.programs import started
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-BUILT = Path(__file__).resolve().parents[3] / "build" / "rust"
 TIMES = 20
-CLIENT_HELLO = "rustls::server::hs::ExpectClientHello::handle"
-FINISHED = {TLS_1_2: "rustls::server::tls12::ExpectFinished::handle", TLS_1_3: "rustls::server::tls13::ExpectFinished::handle"}
-SIGNS = {"rsa": "rustls::crypto::ring::sign::RsaSigner::sign", "ecdsa": "rustls::crypto::ring::sign::EcdsaSigner::sign"}
-ED25519 = "rustls::crypto::ring::sign::Ed25519Signer::sign"
-AGREE = "ring::agreement::agree_ephemeral"
+FINISHED = {TLS_1_2: TLS12_FINISHED, TLS_1_3: TLS13_FINISHED}
+SIGNS = {"rsa": RSA_SIGN, "ecdsa": ECDSA_SIGN}
 
 
 def built(cryptography: str) -> Path:
     """The server with that of the two."""
-    path = BUILT / f"rustls-{cryptography}"
-    if not path.exists():
-        pytest.skip(f"{path.name} isn't there: run tools/for-tests/rustls-servers")
-    return path
+    return needed(rust_server(f"rustls-{cryptography}"))
 
 
 def without_symbols(program: Path, folder: Path) -> Path:
     """A stripped copy."""
     subprocess.run(["strip", "-o", folder / "server", program], check=True)
     return folder / "server"
-
-
-@contextmanager
-def serving(program: Path, certificates: Path, kind: str) -> Iterator[tuple[int, int]]:
-    """The server's PID and port, until the end of the block."""
-    pair = make_certificate(kind, certificates)
-    with subprocess.Popen([program, pair.certificate, pair.key], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            yield process.pid, int(process.stdout.readline().split()[1])
-        finally:
-            process.kill()
 
 
 def ask_for_another_group(port: int) -> None:
@@ -73,7 +63,8 @@ def connect(port: int) -> None:
 @pytest.mark.parametrize(("kind", "stripped"), [("ecdsa", False), ("rsa", True)])
 def test_functions_of_rustls_with_ring_are_counted(certificates: Path, tmp_path: Path, kind: str, stripped: bool) -> None:
     program = without_symbols(built("ring"), tmp_path) if stripped else built("ring")
-    with serving(program, certificates, kind) as (pid, port), Trace(pid) as trace:
+    pair = make_certificate(kind, certificates)
+    with started(program, pair.certificate, pair.key) as (server, port), Trace(server.pid) as trace:
         connect(port)
     counted = {name: count(trace.document, name) for name in (CLIENT_HELLO, *FINISHED.values(), *SIGNS.values(), AGREE)}
     done = dict.fromkeys(counted, 0) | {CLIENT_HELLO: 2 * TIMES + 3, SIGNS[kind]: 2 * TIMES + 2, AGREE: 2 * TIMES + 2}
@@ -87,19 +78,14 @@ def test_functions_of_rustls_with_ring_are_counted(certificates: Path, tmp_path:
 def test_without_symbols_the_same_functions_are_found(tmp_path: Path) -> None:
     plans = [plan_image(Image.open(path)) for path in (built("ring"), without_symbols(built("ring"), tmp_path))]
     named, unnamed = ({each.operation: (each.address, each.probes) for each in plan.operations} for plan in plans)
-    assert {*named} == {
-        CLIENT_HELLO,
-        *FINISHED.values(),
-        *SIGNS.values(),
-        AGREE,
-        "rustls::crypto::ring::sign::Ed25519Signer::sign",
-    }
+    assert {*named} == {CLIENT_HELLO, *FINISHED.values(), *SIGNS.values(), ED25519_SIGN, AGREE}
     assert unnamed == {name: probes for name, probes in named.items() if name not in FINISHED.values()}
 
 
 def test_functions_of_aws_lc_rs_are_counted(certificates: Path) -> None:
     """With symbols that are mangled in the older way."""
-    with serving(built("aws-lc-rs"), certificates, "rsa") as (pid, port), Trace(pid) as trace:
+    pair = make_certificate("rsa", certificates)
+    with started(built("aws-lc-rs"), pair.certificate, pair.key) as (server, port), Trace(server.pid) as trace:
         connect(port)
     signed = dict.fromkeys(("aws_lc_EVP_DigestSign", "aws_lc_RSA_sign_pss_mgf1", "aws_lc_EVP_PKEY_derive"), 2 * TIMES + 2)
     handled = {CLIENT_HELLO: 2 * TIMES + 3, FINISHED[TLS_1_2]: TIMES, FINISHED[TLS_1_3]: TIMES + 1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that are Python programs of this folder or another, which print their port once they listen."""
+"""Servers that print their port once they listen, among them Python programs of this folder or another."""
 
 from __future__ import annotations
 
@@ -14,15 +14,22 @@ from tests.live.servers.nginx import make_certificate
 
 
 @contextmanager
-def serving(program: Path, *arguments: object) -> Iterator[tuple[int, int]]:
-    """The program with these arguments: its PID and port, until the end of the block."""
-    command = [sys.executable, program, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def started(*words: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The server that this command starts, and its port, with which the first line that it prints ends, until the end of the
+    block."""
+    with subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
-            yield process.pid, int(process.stdout.readline())
+            yield process, int(process.stdout.readline().split()[-1])
         finally:
             process.kill()
+
+
+@contextmanager
+def serving(program: Path, *arguments: object) -> Iterator[tuple[int, int]]:
+    """The Python program with these arguments: its PID and port, until the end of the block."""
+    with started(sys.executable, program, *arguments) as (process, port):
+        yield process.pid, port
 
 
 def serving_with(program: str, certificates: Path, kind: str, **settings: object) -> AbstractContextManager[tuple[int, int]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import foreign
 from tests.fixtures import build
 from tests.parameters import slow_except
 
@@ -15,7 +16,6 @@ from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.connection import boringssl_offsets, boringssl_paths
 from ssllatency.stacks.boringssl.stack import BoringSsl
 
-BUILT = Path(__file__).resolve().parents[4] / "build" / "rust" / "boringssl"
 NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")
 
 
@@ -63,9 +63,7 @@ def test_its_reasons_have_words(folder: Path) -> None:
 
 def test_its_groups_have_the_names_that_it_has_for_them() -> None:
     """As in its own table of 72 bytes an entry: a NID, the number in TLS, the name and another one."""
-    if not BUILT.exists():
-        pytest.skip("boringssl isn't there: run tools/for-tests/boring-servers")
-    image = Image.open(BUILT)
+    image = Image.open(foreign.needed(foreign.rust_server("boringssl")))
     [place] = [at for at in image.find_string(b"P256Kyber768Draft00") if image.constant(at - 2, 2) == 0xFE32]
     groups = {image.constant(at - 2, 2): image.text(at) for at in range(place - 7 * 72, place + 72, 72)}
     assert {*groups.values()} >= {"P-256", "X25519", "X25519MLKEM768", "X25519Kyber768Draft00", "P256Kyber768Draft00"}

@@ -25,7 +25,6 @@ from ssllatency.stacks.boringssl.phases import phase_functions
 from ssllatency.stacks.boringssl.unnamed import NAMES, UnnamedFunctions, found_in
 from ssllatency.stacks.phases import Phase
 
-BUILT = Path(__file__).resolve().parents[4] / "build" / "rust"
 RUST = ("boringssl", "aws-lc")
 NETTY = "netty"
 MADE_UP = ("ERR_peek_error", "BIO_should_read", *NAMES)
@@ -51,10 +50,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         with zipfile.ZipFile(archive) as files:
             path.write_bytes(files.read("META-INF/native/libnetty_tcnative_linux_x86_64.so"))
         return path
-    path = BUILT / str(request.param)
-    if not path.exists():
-        pytest.skip(f"{request.param} isn't there: run tools/for-tests/boring-servers")
-    return path
+    return foreign.needed(foreign.rust_server(request.param))
 
 
 @pytest.fixture(scope="module")
