@@ -24,6 +24,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,7 +94,10 @@ def run_pytest(*words: str, options: Sequence[str] = ()) -> bool:
 def run_tier(tier: str, options: Sequence[str] = ()) -> bool:
     """Whether all tests of the tier passed, or those of them that pytest's `options` choose."""
     print(f"==> tests/{tier}", flush=True)
-    return run_pytest(f"tests/{tier}", *(PARALLEL if tier == "unit" else ALONE), options=options)
+    began = time.monotonic()
+    passed = run_pytest(f"tests/{tier}", *(PARALLEL if tier == "unit" else ALONE), options=options)
+    print(f"==> tests/{tier} {'passed' if passed else 'failed'} after {time.monotonic() - began:.0f} s", flush=True)
+    return passed
 
 
 class Fuzzing:

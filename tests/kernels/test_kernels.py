@@ -6,18 +6,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kernels import guests
 from tests.kernels.conftest import CHOSEN
 from tests.kernels.guests import Ended
 from tests.kernels.plans import Plan
 from tests.kernels.results import Outcome
 
+pytestmark = pytest.mark.timeout(0)  # a guest has a limit of its own, and others may have to end before it begins
+
 
 def test_a_kernel_that_falls_over_is_noticed(checkout: Path) -> None:
     """Otherwise no other test here would mean anything."""
-    plan = Plan("", CHOSEN[0].kernel, "", ("doctor", "panic", "programs load"), 120)
+    plan = Plan("", CHOSEN[0].kernel, "", ("private stacks", "panic", "programs load"), 120)
     ended = guests.boot(plan, checkout)
-    assert list(ended.results) == ["doctor"]
+    assert list(ended.results) == ["private stacks"]
     assert any("Kernel panic" in line for line in ended.complaints)
     assert "ended early" in ended.trouble
 
