@@ -38,8 +38,10 @@ def at_borders(served: Served, tracer: Tracer, directory: Path, number: int) -> 
 
 
 def _run(command: Sequence[str], environment: dict[str, str], served: Served) -> tuple[float, float]:
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment) as process:
         start = _answer_s(served)
+        assert process.stderr
+        next((line for line in process.stderr if line.startswith("Tracing")), "")  # interrupted before that, it fails
         time.sleep(SECOND)
         process.send_signal(signal.SIGINT)
         end = _answer_s(served)
