@@ -155,8 +155,9 @@ def test_a_killed_bcc_engine_leaves_nothing(certificates: Path, lacking: dict[st
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("interval", [(), ("-i", "0.2")], ids=["whole", "intervals"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "interval"), [(signal.SIGKILL, ()), (signal.SIGTERM, ("-i", "0.2"))], ids=["killed", "ended, in intervals"]
+)
 def test_a_bpftrace_that_ends_by_itself_is_an_error(
     certificates: Path, lacking: dict[str, str], interval: tuple[str, ...], number: signal.Signals
 ) -> None:

@@ -24,7 +24,7 @@ from ssllatency.engines.bpftrace.engine import BpftraceEngine
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot
 from ssllatency.targets import Selection
 from ssllatency.tracing.resolve import resolve
-from tests import machine
+from tests import bpftraces, machine
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, server_calls
 from tests.live.exact.test_async import key_operations
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, load, offload
@@ -33,6 +33,8 @@ from tests.live.victims.lanes import BATCHES, build_lanes
 from tests.live.victims.obedient import obedient
 
 pytestmark = pytest.mark.usefixtures("tracing", "bpftrace")
+# For what doesn't depend on bpftrace's version.
+BY_ONE_BPFTRACE = pytest.mark.parametrize("bpftrace", [bpftraces.OWN], indirect=True)
 TOP = Path(__file__).resolve().parents[3]
 TOOLS = TOP / "tools"
 CONNECTIONS, REQUESTS = 12, 3
@@ -152,6 +154,7 @@ def test_ssllatency_bt(certificates: Path) -> None:
     assert "@lost" not in script.output
 
 
+@BY_ONE_BPFTRACE
 def test_ssllatency_bt_takes_200_and_256_bytes_for_success(certificates: Path) -> None:
     """What the script of bpftrace itself doesn't: it looks at the lowest byte alone."""
     with Nginx(certificates) as server, Script("bpftrace", TOOLS / "ssllatency.bt") as script:
@@ -193,6 +196,7 @@ def test_sslasync_bt_on_a_server_with_jobs(certificates: Path) -> None:
     assert "@paused[" not in script.output
 
 
+@BY_ONE_BPFTRACE
 def test_sslasync_bt_loses_no_wait_of_many_threads() -> None:
     with (
         obedient(sys.executable, "-c", PAUSES) as (pid, do),
@@ -206,6 +210,7 @@ def test_sslasync_bt_loses_no_wait_of_many_threads() -> None:
     assert "@paused[" not in script.output
 
 
+@BY_ONE_BPFTRACE
 def test_sslasync_bt_counts_lanes(tmp_path: Path) -> None:
     library = build_lanes(tmp_path)
     script = Script("bpftrace", TOOLS / "sslasync.bt", library)
@@ -233,6 +238,7 @@ def test_a_printed_script_counts_exactly(certificates: Path, tmp_path: Path) -> 
     assert "@lost" not in script.output
 
 
+@BY_ONE_BPFTRACE
 def test_a_printed_script_refuses_another_build(tmp_path: Path) -> None:
     library = tmp_path / "libssl.so.3"
     shutil.copy(LIBSSL, library)
@@ -244,6 +250,7 @@ def test_a_printed_script_refuses_another_build(tmp_path: Path) -> None:
     assert f"{library} isn't the file that this script was made for" in done.stderr
 
 
+@BY_ONE_BPFTRACE
 def test_a_printed_script_traces_the_file_of_another_mount_namespace(tmp_path: Path) -> None:
     """Not the one that has its path here."""
     file, library = tmp_path / "one.bt", tmp_path / LIBSSL.name
@@ -294,6 +301,7 @@ def test_the_engine_on_nginx(certificates: Path) -> None:
     assert all(one.linear.count == one.count for one in snapshot.series)
 
 
+@BY_ONE_BPFTRACE
 def test_the_engine_on_a_server_with_jobs(certificates: Path) -> None:
     with AsyncServer(certificates, AsyncSettings(engine=offload(threads=8, delay_us=2000))) as server:
 
@@ -312,6 +320,7 @@ def test_the_engine_on_a_server_with_jobs(certificates: Path) -> None:
     assert waits == [{"WANT_READ": final["calls"]["SSL_do_handshake"]["want_read"], "WANT_ASYNC": final["engine"]["pauses"]}]
 
 
+@BY_ONE_BPFTRACE
 def test_the_engine_on_another_openssl(certificates: Path) -> None:
     """OpenSSL 3.5 in a root of its own, where an SSL * begins with its type."""
     root = TOP / "build" / "trixie"
@@ -334,6 +343,7 @@ def test_the_engine_on_another_openssl(certificates: Path) -> None:
     assert snapshot.losses == Losses()
 
 
+@BY_ONE_BPFTRACE
 def test_no_file_stays(tmp_path: Path) -> None:
     """The printed script's own folder is gone a moment after it has ended."""
     file, place = tmp_path / "one.bt", tmp_path / "place"

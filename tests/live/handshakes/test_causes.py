@@ -66,7 +66,7 @@ def test_a_quota_that_holds_it_in_calls_only(certificates: Path, waits: Path) ->
     assert [diagnosis.rule.name for diagnosis in told(shakes, but_for=())] == ["cpu_quota"]
 
 
-@pytest.mark.parametrize("engine", ["libbpf", "bpftrace", "bcc"])
+@pytest.mark.parametrize("engine", ["libbpf", "bcc"])
 def test_a_wait_for_something_else_is_a_retry(certificates: Path, waits: Path, engine: str) -> None:
     """Of a BIO that connects, or that says it does."""
     with with_certificate(waits, certificates) as (pid, do), Trace(pid, options=("--engine", engine)) as trace:

@@ -121,7 +121,11 @@ def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     assert_books(shakes)
 
 
-@pytest.mark.parametrize("engine", ["libbpf", "bcc", "bpftrace"])
+@pytest.mark.parametrize(
+    ("program", "engine"),
+    [("boringssl", "libbpf"), ("boringssl", "bcc"), ("boringssl", "bpftrace"), ("aws-lc", "libbpf")],
+    indirect=["program"],
+)
 def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path, engine: str) -> None:
     """A certificate that isn't chosen at once, a key elsewhere, and a client's certificate that is checked elsewhere."""
     pair, own = make_certificate("ecdsa", certificates), make_certificate("rsa", tmp_path)

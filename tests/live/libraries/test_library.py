@@ -72,7 +72,7 @@ def assert_counted(document: Document, exchanges: list[Exchange], workers: list[
     assert losses(document) == {}
 
 
-@pytest.mark.parametrize("engine", ["libbpf", "bcc", "bpftrace"])
+@pytest.mark.parametrize("engine", ["libbpf", "bcc"])
 def test_libcrypto_comes_along_in_the_processes_of_libssl(certificates: Path, engine: str) -> None:
     with (
         Nginx(certificates) as nginx,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -41,6 +42,12 @@ class InstalledTrace(Trace):
 def prefix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where it is installed."""
     return installed.install(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make install` puts there, for tests to copy."""
+    return installed.install("make", tmp_path_factory.mktemp("made"))
 
 
 def run(program: Path, *words: object) -> subprocess.CompletedProcess[str]:
@@ -96,9 +103,9 @@ def test_a_short_command_traces(prefix: Path, certificates: Path, tmp_path: Path
     assert [json.loads(line)["function"] for line in output.splitlines()] == ["SSL_do_handshake"] * 5
 
 
-def test_another_system_runs_it_or_says_what_it_lacks(tmp_path: Path) -> None:
+def test_another_system_runs_it_or_says_what_it_lacks(made: Path, tmp_path: Path) -> None:
     root = needed(second_root()).resolve()
-    installed.install("make", tmp_path / "made")
+    shutil.copytree(made, tmp_path / "made" / "usr" / "local", symlinks=True)
     (tmp_path / "over").mkdir()
     command = ["unshare", "--mount", "sh", "-c", IN_SECOND_ROOT, "sh", tmp_path / "over", root, tmp_path / "made"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -109,8 +116,8 @@ def test_another_system_runs_it_or_says_what_it_lacks(tmp_path: Path) -> None:
         assert done.stderr == "ssllatency: there is no Python here: install it (apt-get install python3), 3.11 or later.\n"
 
 
-def test_a_python_that_lacks_a_part_is_one_sentence(tmp_path: Path) -> None:
-    prefix = installed.install("make", tmp_path)
+def test_a_python_that_lacks_a_part_is_one_sentence(made: Path, tmp_path: Path) -> None:
+    prefix = shutil.copytree(made, tmp_path / "prefix", symlinks=True)
     removed = "raise ModuleNotFoundError(name='argparse')\n"
     (prefix / "lib" / "ssllatency" / "argparse.py").write_text(removed)
     done = run(prefix / "bin" / "ssllatency", "doctor")
@@ -119,8 +126,8 @@ def test_a_python_that_lacks_a_part_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_uninstalling_leaves_what_others_put_there(tmp_path: Path) -> None:
-    prefix = installed.install("make", tmp_path)
+def test_uninstalling_leaves_what_others_put_there(made: Path, tmp_path: Path) -> None:
+    prefix = shutil.copytree(made, tmp_path / "usr" / "local", symlinks=True)
     foreign = [prefix / "bin" / "another", prefix / "share" / "doc" / "ssllatency" / "notes"]
     for file in foreign:
         file.write_text("")
