@@ -45,14 +45,15 @@ enum ssll_convention {
 	SSLL_ONE = 7,           /* int; 1 success */
 	SSLL_POINTER = 8,       /* pointer; not NULL success */
 	SSLL_MBX8 = 9,          /* mbx_status: 4 bits a lane, 8 lanes; 0 success, bit 1 a lane not used */
-	SSLL_NONE = 11,         /* void: every call succeeds */
+	SSLL_NONE = 11,         /* void, or a value whose meaning is not known: nothing tells how a call ended */
 };
 
 enum ssll_outcome {
 	SSLL_SUCCESS = 0,
 	SSLL_FAILURE = 1,
 	SSLL_RETRY = 2,
-	SSLL_CLOSED = 3, /* the peer has closed in good order */
+	SSLL_CLOSED = 3,  /* the peer has closed in good order */
+	SSLL_UNKNOWN = 4, /* it has returned, and nothing tells how */
 };
 
 /* What a call that is to be made again waits for, in words that all stacks share: what the kernel side decides by. */

@@ -27,6 +27,12 @@ static __always_inline struct verdict success(void)
 	return verdict_of(SSLL_SUCCESS, SSLL_WAIT_NONE, SSLL_END_NONE, SSLL_REASON_NONE);
 }
 
+/* Of a call that has returned, and nothing that it returned tells how it ended. */
+static __always_inline struct verdict unknown(void)
+{
+	return verdict_of(SSLL_UNKNOWN, SSLL_WAIT_NONE, SSLL_END_NONE, SSLL_REASON_NONE);
+}
+
 static __always_inline struct verdict retry(enum ssll_wait wait, enum ssll_reason reason)
 {
 	return verdict_of(SSLL_RETRY, wait, SSLL_END_NONE, reason);

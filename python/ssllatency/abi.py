@@ -265,6 +265,7 @@ class Outcome(IntEnum):
     FAILURE = 1
     RETRY = 2
     CLOSED = 3
+    UNKNOWN = 4
 
 
 class Part(IntEnum):

@@ -74,10 +74,10 @@ def _calls() -> list[Any]:
     return [
         lines(
             "99th percentile of calls",
-            "Of the service's successful calls, by function.",
+            "Of the service's calls, by function: those that succeeded, and those of unknown outcome.",
             SECONDS,
             (
-                quantile(0.99, "ssllatency_call_duration_seconds", f'{SERVICE}, outcome="success"', "function"),
+                quantile(0.99, "ssllatency_call_duration_seconds", f'{SERVICE}, outcome=~"success|unknown"', "function"),
                 "{{function}}",
             ),
         ),

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 class Outcome(StrEnum):
     """The way in which a call ended: it did its work, it failed, it asked to be called again, or the peer had closed in good
-    order."""
+    order; unknown where nothing that the function returns tells it."""
 
     SUCCESS = "success"
     FAILURE = "failure"
     RETRY = "retry"
     CLOSED = "closed"
+    UNKNOWN = "unknown"
+
+    @property
+    def may_be_success(self) -> bool:
+        """Whether a call that ended so did its work, or may have: how long such calls take is how long the function takes."""
+        return self in (Outcome.SUCCESS, Outcome.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,8 @@ class Series:
     Times are in nanoseconds. `pid` is None for processes folded into "other". `min_ns` and `max_ns` are None where they
     are not known exactly (an interval whose extremes fell on its border). `linear` is None where only the exponential histogram
     was kept. `reasons` says why calls that aren't
-    successes were so: "WANT_READ", "SYSCALL", … or "unknown"; its values add up to the series' count.
+    successes were so: "WANT_READ", "SYSCALL", … or "unknown"; its values add up to the series' count, but it is empty where the
+    outcome itself is unknown.
     """
 
     function: str

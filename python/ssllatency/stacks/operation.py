@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ssllatency import abi
-from ssllatency.abi import Convention, Returns
+from ssllatency.abi import Convention, Outcome, Returns
 
 
 class Tier(IntEnum):
@@ -49,7 +49,8 @@ class ReturnValue:
         return 64 if self.returns is Returns.GO_ERROR or self.convention is Convention.POINTER else 32
 
     def is_success(self, returned: int) -> bool:
-        """Whether a call that returned this has done its work (`succeeded` in bpf/stacks/outcome.bpf.h says the same)."""
+        """Whether a call that returned this has done its work (`succeeded` in bpf/stacks/outcome.bpf.h says the same); True
+        where nothing tells."""
         match self.returns:
             case Returns.NEGATIVE_ERROR:
                 return returned > 0 if self.convention is Convention.SSL_IO else returned >= 0
@@ -102,6 +103,12 @@ class Operation:
     callers_of: str = ""
     tier: Tier = Tier.BELOW
     returns: Returns = Returns.OPENSSL
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Those that its calls can have."""
+        told = self.convention is not Convention.NONE
+        return tuple(outcome for outcome in Outcome if (outcome is not Outcome.UNKNOWN) == told)
 
     @property
     def return_value(self) -> ReturnValue:

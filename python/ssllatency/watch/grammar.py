@@ -23,7 +23,7 @@ from ssllatency.watch.condition import OPERATORS, Condition, Threshold
 from ssllatency.watch.metrics import Metric, MetricFigure, MetricSubject, Subjects, Unit, figure_of, subject_of
 
 _TOKEN = re.compile(
-    r"(?P<word>[A-Za-z]\w*(?:\.\w+)*)|(?P<number>[\d.][\w.%/]*|%|/s)|(?P<operator>[<>]=?|=+|!=)|(?P<odd>\S)", re.ASCII
+    r"(?P<word>[A-Za-z]\w*(?:(?:\.|::)\w+)*)|(?P<number>[\d.][\w.%/]*|%|/s)|(?P<operator>[<>]=?|=+|!=)|(?P<odd>\S)", re.ASCII
 )
 _LONGEST, _MOST = 1000, 16  # characters, comparisons
 _LONGEST_OVER_S = 600.0

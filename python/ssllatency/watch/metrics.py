@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from ssllatency.abi import Convention
 from ssllatency.model.arithmetic.handshake_sums import add_times, total
 from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import (
@@ -258,7 +259,7 @@ def _calls(function: str, outcome: Outcome) -> Callable[[Snapshot], IntervalSamp
 
 _ENDINGS = {"failure": Ending.FAILURE, "abandoned": Ending.ABANDONED}
 _OTHER_NAMES = {"handshakes": "handshake", "failures": "failure", "failed": "failure", "in calls": "calls"}
-_OUTCOMES = {"": Outcome.SUCCESS, "failure": Outcome.FAILURE, "retry": Outcome.RETRY}
+_OUTCOMES = {"failure": Outcome.FAILURE, "retry": Outcome.RETRY}
 
 Subjects = dict[str, MetricSubject]
 
@@ -282,13 +283,16 @@ def handshake_subjects() -> Subjects:
 
 
 def function_subjects() -> Subjects:
-    """Those of functions, by name: "SSL_read", "SSL_read failure", "SSL_read retry"."""
-    return {
-        name: MetricSubject(name, _calls(function, outcome), _COUNTED if word else _TIMED, "share" if word else "")
-        for function in BY_NAME
-        for word, outcome in _OUTCOMES.items()
-        for name in [f"{function} {word}".rstrip()]
-    }
+    """Those of functions, by name: "SSL_read", "SSL_read failure", "SSL_read retry". Of a function whose calls' outcome isn't
+    known the first alone, of all its calls."""
+    subjects: list[MetricSubject] = []
+    for name, operation in BY_NAME.items():
+        known = operation.convention is not Convention.NONE
+        outcomes = _OUTCOMES if known else {}
+        subjects.append(MetricSubject(name, _calls(name, Outcome.SUCCESS if known else Outcome.UNKNOWN), _TIMED))
+        for word, outcome in outcomes.items():
+            subjects.append(MetricSubject(f"{name} {word}", _calls(name, outcome), _COUNTED, "share"))
+    return {subject.name: subject for subject in subjects}
 
 
 def subject_of(subjects: Subjects, words: str) -> MetricSubject | None:

@@ -15,6 +15,7 @@ from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import FREED, LEFT, NO, YES, Ending, Label, Part
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.stacks.rustls.operations import AGREE
 from ssllatency.watch.condition import Condition, Recent, Threshold
 from ssllatency.watch.fail_if import FailIf
 from ssllatency.watch.grammar import ConditionError, parse
@@ -327,6 +328,13 @@ def test_calls_of_functions() -> None:
         assert holds(text, interval) == [expected], text
     windows = replace(interval, sampling=(sampled("SSL_read"),))
     assert holds("SSL_read count >= 1 or SSL_read rate >= 1 or SSL_read failure >= 0%", windows) == [False]
+
+
+def test_calls_of_unknown_outcome_count_and_none_is_said_to_have_failed() -> None:
+    interval = interval_of(0, [], [calls_of(AGREE, [5 * MS] * 50, Outcome.UNKNOWN)])
+    assert holds(f"{AGREE} p50 > 4ms and {AGREE} count >= 50", interval) == [True]
+    assert subject_of(SUBJECTS, f"{AGREE} failure") is None
+    assert subject_of(SUBJECTS, f"{AGREE} retry") is None
 
 
 def sampled(function: str) -> Sampling:

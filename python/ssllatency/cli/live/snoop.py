@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--function", action="append", metavar="NAME",
                        help="only calls of this function, or of those that match a shell pattern; repeatable")  # fmt: skip
     group.add_argument("--outcome", action="append", metavar="OUTCOME", choices=_OUTCOMES,
-                       help="only calls with this outcome: success, failure, retry or closed; of handshakes: success, failure "
-                            "or abandoned; repeatable")  # fmt: skip
+                       help="only calls with this outcome: success, failure, retry, closed or unknown; of handshakes: success, "
+                            "failure or abandoned; repeatable")  # fmt: skip
     group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
                        help="only calls that took at least this long, such as 200us or 1ms; handshakes whose client waited at "
                             "least this long")  # fmt: skip

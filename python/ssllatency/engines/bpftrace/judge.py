@@ -33,7 +33,7 @@ _QUIC = "(*(int32*)uptr($ssl) & 0x80) != 0"
 
 
 def succeeded(value: ReturnValue) -> str:
-    """The condition under which a call did its work; "" where every call does."""
+    """The condition under which a call did its work; "" where nothing tells."""
     match value.returns:
         case Returns.NEGATIVE_ERROR:
             return "$value > 0" if value.convention is Convention.SSL_IO else "$value >= 0"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows that the bpftrace engine keeps, and how they are read back: the kernel's histograms, bucket for bucket.
 
-@calls counts by process, row and slot; a row is 4 times the operation's number plus the outcome. Slots: the exponential bucket,
-numbered from the underflow on (0, and 481 the overflow), from LINEAR on the linear one, from REASON on the reason. @total,
-@least and @most keep the other figures of a row. @all counts every call once more, and is read before @calls, so that the calls
-for which @calls had no room are known.
+@calls counts by process, row and slot; a row is the operation's number times how many outcomes there are, plus the outcome.
+Slots: the exponential bucket, numbered from the underflow on (0, and 481 the overflow), from LINEAR on the linear one, from
+REASON on the reason. @total, @least and @most keep the other figures of a row. @all counts every call once more, and is read
+before @calls, so that the calls for which @calls had no room are known.
 """
 
 from __future__ import annotations

@@ -172,7 +172,8 @@ class _Call:
     def _record(self) -> Lines:
         name = self.operation.name
         success = bpftrace_judge.succeeded(self.operation.return_value)
-        lines = ["$outcome = 0;", f"$reason = {Reason.NONE.value};"]
+        untold = Outcome.SUCCESS if success else Outcome.UNKNOWN
+        lines = [f"$outcome = {untold.value};", f"$reason = {Reason.NONE.value};"]
         if success:
             lines += [f"if (!({success})) {{", *self._unsuccessful(name), "}"]
         return [*lines, *self.recorder.record(self.number, name)]

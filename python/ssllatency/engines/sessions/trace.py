@@ -33,6 +33,7 @@ from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.sampling import Function, Sampling
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.stacks.operation import Tier
 
 ROWS = 2048
@@ -108,7 +109,7 @@ class TraceSession:
                 f"the linear histogram has at most {abi.Geometry.LINEAR_BUCKETS.value} buckets: take wider steps.", 2
             )
         set_linear(opened.section(".rodata.config", abi.Config), linear)
-        opened.resize_map("series", ROWS + len(abi.Outcome) * len(self._operations))
+        opened.resize_map("series", ROWS + len(self._other_rows()))
         opened.resize_map("processes", self._request.maximum_processes)
 
     def _fill_maps(self) -> None:
@@ -117,9 +118,13 @@ class TraceSession:
         self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
         self._folded = loaded.map("folded", 4, 1)
         blank = abi.Series()
-        for number in range(len(self._operations)):
-            for outcome in abi.Outcome:
-                self._series.update(abi.SeriesKey(0, number, outcome), blank)
+        for key in self._other_rows():
+            self._series.update(key, blank)
+
+    def _other_rows(self) -> list[abi.SeriesKey]:
+        """The keys of the rows of "other"."""
+        numbered = enumerate(map(BY_NAME.__getitem__, self._operations))
+        return [abi.SeriesKey(0, number, outcome) for number, operation in numbered for outcome in operation.outcomes]
 
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""

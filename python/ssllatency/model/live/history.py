@@ -221,7 +221,7 @@ def _functions(earlier: Snapshot, later: Snapshot) -> dict[str, Tally]:
         since = _since(series.exponential, before.get((series.function, series.outcome, series.pid)))
         if since.count:
             failed = since.count if series.outcome is Outcome.FAILURE else 0
-            buckets = _coarse(since) if series.outcome is Outcome.SUCCESS else {}
+            buckets = _coarse(since) if series.outcome.may_be_success else {}
             parts.setdefault(series.function, []).append(Tally(since.count, failed, buckets))
     return {function: _added(outcomes) for function, outcomes in parts.items()}
 

@@ -18,17 +18,18 @@ from ssllatency.model.timed import Timed
 class LiveRow:
     """Handshakes of one kind, or calls of one function, in `duration_s` seconds.
 
-    `count`: how many ended. `times`: the wall time of the successful ones, None where there are none. `resumed`: the part of
-    the successful ones that were, `own`: the part of their wall time in calls, `key_ns`: the mean time in the private key of
-    those that used one, `queue_ns`: in this server's queue, of those of which that is known; each None where it isn't known, as
-    `retries`: calls that asked to be called again. `groups`: the handshakes by ending. `pids`: whose they are, as far as rows
-    tell processes apart.
+    `count`: how many ended. `failed`: None where it isn't known how they ended, as of functions whose results tell nothing.
+    `times`: the wall time of the successful ones, or of all where that isn't known; None where there are none. `resumed`: the
+    part of the successful ones that were, `own`: the part of their wall time in calls, `key_ns`: the mean time in the private
+    key of those that used one, `queue_ns`: in this server's queue, of those of which that is known; each None where it isn't
+    known, as `retries`: calls that asked to be called again. `groups`: the handshakes by ending. `pids`: whose they are, as far
+    as rows tell processes apart.
     """
 
     name: str
     duration_s: float
     count: int
-    failed: int
+    failed: int | None
     abandoned: int = 0
     times: Timed | None = None
     total_ns: int = 0
@@ -128,14 +129,15 @@ def _function_rows(snapshot: Snapshot) -> list[LiveRow]:
 
 def _function_row(name: str, calls: list[Series], duration_s: float) -> LiveRow:
     counts = {outcome: sum(series.count for series in calls if series.outcome is outcome) for outcome in Outcome}
-    successes = [series for series in calls if series.outcome is Outcome.SUCCESS]
+    times = [series for series in calls if series.outcome.may_be_success]
+    known = not counts[Outcome.UNKNOWN]
     return LiveRow(
         name,
         duration_s,
         count=sum(counts.values()),
-        failed=counts[Outcome.FAILURE],
-        times=add_series(successes, ALL_PROCESSES) if successes else None,
+        failed=counts[Outcome.FAILURE] if known else None,
+        times=add_series(times, ALL_PROCESSES) if times else None,
         total_ns=sum(series.total_ns for series in calls),
-        retries=counts[Outcome.RETRY],
+        retries=counts[Outcome.RETRY] if known else None,
         pids=frozenset(series.pid for series in calls if series.pid),
     )

@@ -162,7 +162,7 @@ class Comparison:
 
     def worse(self, threshold: float) -> tuple[tuple[SubjectComparison, Quantity], ...]:
         """The subjects that are slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and
-        of the functions' calls that didn't fail."""
+        of the functions' calls that aren't known to have failed."""
         wholes = (WALL, CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else (WALL,)
         rows = [row for row in self.rows if row.subject in wholes or _is_call(row.subject)]
         return tuple(

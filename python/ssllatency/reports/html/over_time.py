@@ -53,11 +53,14 @@ def _subject(whole: Snapshot, old: Snapshot | None) -> tuple[str, Pick]:
         what = "clients' wait for successful handshakes" if part is Part.CLIENT_WAIT else "wall time of successful handshakes"
         return what, successful(part)
     spent: dict[str, int] = {}
+    unknown: set[str] = set()
     for series in whole.series:
-        if series.outcome is Outcome.SUCCESS and series.count:
+        if series.outcome.may_be_success and series.count:
             spent[series.function] = spent.get(series.function, 0) + series.total_ns
+            unknown |= {series.function} if series.outcome is Outcome.UNKNOWN else set()
     function = next((name for name in _HANDSHAKE_CALLS if name in spent), max(spent, key=lambda name: spent[name], default=""))
-    return f"successful calls of {visible(function)}", calls_of(function)
+    kind = "calls (outcome unknown)" if function in unknown else "successful calls"
+    return f"{kind} of {visible(function)}", calls_of(function)
 
 
 def _successful(snapshot: Snapshot) -> list[Group]:

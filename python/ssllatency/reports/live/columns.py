@@ -96,7 +96,9 @@ def _mean_ns(row: LiveRow) -> float | None:
 
 
 _P50, _P99 = _quantile(0.5), _quantile(0.99)
-_FAILED = Column("failed", "FAIL", 6, lambda row: _count(row.failed), lambda row: row.failed, explained="how many failed")
+_FAILED = Column(
+    "failed", "FAIL", 6, lambda row: _count(row.failed), lambda row: _known(row.failed), explained="how many failed"
+)
 _RETRIES = Column(
     "retries",
     "RETRY",

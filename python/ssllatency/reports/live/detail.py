@@ -42,7 +42,8 @@ def detail(now: Shown, page: Page) -> list[Line]:
 
 def _about(now: Shown, row: LiveRow, page: Page) -> list[Line]:
     what = "calls" if now.choice.view == FUNCTION else "handshakes"
-    ended = f"{row.count} {what} in {seconds(row.duration_s)}, {row.failed} of them failed"
+    failed = "how they ended isn't known" if row.failed is None else f"{row.failed} of them failed"
+    ended = f"{row.count} {what} in {seconds(row.duration_s)}, {failed}"
     abandoned = f", {row.abandoned} abandoned" if row.abandoned else ""
     pids = [_faint(line) for line in page.wrapped(f"Processes: {ranges(row.pids)}", "", "  ")] if row.pids else []
     sentences = [] if now.choice.view == FUNCTION else diagnosis_of(row, now.window.snapshot)

@@ -13,7 +13,7 @@ from ssllatency.units import counted, duration
 
 HEADINGS = ("Function", "Outcome", "Count", "Mean", "p50", "p90", "p99", "p99.9", "Max")
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
-_OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.CLOSED, Outcome.FAILURE)
+_OUTCOMES = (Outcome.SUCCESS, Outcome.UNKNOWN, Outcome.RETRY, Outcome.CLOSED, Outcome.FAILURE)
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ def function_rows(series: Iterable[Series]) -> list[Row]:
 
 
 def unsuccessful(series: Iterable[Series]) -> list[Unsuccessful]:
-    """Return why calls were retried or failed, in the same order; functions whose calls all succeeded aren't in it."""
+    """Return why calls were retried or failed, in the same order; functions of which no call
+    is known to have ended so aren't in it."""
     phrases = {
-        outcomes[0].function: tuple(_reasons(calls) for calls in outcomes if calls.outcome is not Outcome.SUCCESS)
+        outcomes[0].function: tuple(_reasons(calls) for calls in outcomes if not calls.outcome.may_be_success)
         for outcomes in _by_time(series)
     }
     return [Unsuccessful(function, reasons) for function, reasons in phrases.items() if reasons]

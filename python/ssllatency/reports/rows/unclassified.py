@@ -5,7 +5,7 @@ concerns."""
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Ending, Part
-from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.model.snapshot import Snapshot
 from ssllatency.units import counted, share
 
 _UNKNOWN = "unknown"  # as a reason
@@ -17,7 +17,7 @@ def unclassified(snapshot: Snapshot) -> list[str]:
 
 
 def _calls(snapshot: Snapshot) -> list[str]:
-    unsuccessful = [series for series in snapshot.series if series.outcome is not Outcome.SUCCESS and series.reasons]
+    unsuccessful = [series for series in snapshot.series if not series.outcome.may_be_success and series.reasons]
     every = sum(series.count for series in unsuccessful)
     unknown = sum(series.reasons.get(_UNKNOWN, 0) for series in unsuccessful)
     if not unknown:

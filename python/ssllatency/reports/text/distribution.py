@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the text report that looks as bpftrace's ssllatency does: linear histograms and stats, in microseconds.
 
-Two sections, as there: @hist and @stat are the calls that succeeded, @histF and @statF all others, retries included.
+Two sections, as there: @hist and @stat are the calls that succeeded, @histF and @statF those that didn't, retries included. And
+@histU and @statU: calls of which nothing tells how they ended.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ssllatency.model.snapshot import Outcome, Series
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.units import printable
 
+_SUFFIXES = ("", "F", "U")
 _BAR_COLUMNS = 52
 _KIBI = 1024
 _MEBI = 1024 * 1024
@@ -30,11 +32,13 @@ class _Calls:
 
 
 def paragraphs(series: Sequence[Series], page: Page = PLAIN) -> list[list[str]]:
-    """The lines of the histograms, of @stat and of @statF; each may be empty. One series a function and outcome."""
-    succeeded = _by_function(calls for calls in series if calls.outcome is Outcome.SUCCESS)
-    others = _by_function(calls for calls in series if calls.outcome is not Outcome.SUCCESS)
-    histograms = [*_histograms("@hist", succeeded, page), *_histograms("@histF", others, page)]
-    return [histograms, list(_stats("@stat", succeeded, page)), list(_stats("@statF", others, page))]
+    """The lines of the histograms, of @stat, of @statF and of @statU; each may be empty. One series a function and outcome."""
+    suffixes = {Outcome.SUCCESS: "", Outcome.UNKNOWN: "U"}
+    sections = {
+        suffix: _by_function(calls for calls in series if suffixes.get(calls.outcome, "F") == suffix) for suffix in _SUFFIXES
+    }
+    histograms = [line for suffix, calls in sections.items() for line in _histograms(f"@hist{suffix}", calls, page)]
+    return [histograms, *(list(_stats(f"@stat{suffix}", calls, page)) for suffix, calls in sections.items())]
 
 
 def _by_function(series: Iterable[Series]) -> list[_Calls]:

@@ -95,15 +95,12 @@ def _title(pid: int | None, comms: dict[int, str]) -> str:
 
 def _calls(series: Sequence[Series], page: Page) -> list[list[str]]:
     """Everything about these calls: one series a function and outcome."""
-    histograms, stats, other_stats = distribution.paragraphs([calls for calls in series if calls.count], page)
     rows = function_rows(series)
     lines = page.fitted([[*map(str.upper, HEADINGS)], *([*row.names, *row.cells] for row in rows)], left=2, goes=_GOES)
     failed = [False, *(row.names[1] == Outcome.FAILURE for row in rows)]
     return [
         ["Latency distribution in microsecond:"],
-        histograms,
-        stats,
-        other_stats,
+        *distribution.paragraphs([calls for calls in series if calls.count], page),
         [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, failed, strict=True)],
         _retries_and_failures(series, page),
     ]

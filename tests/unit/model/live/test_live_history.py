@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 from tests.measured.live_readings import BY, MS, SERVICES, failed, history_of, readings, shake
+from tests.unit.reports.report_samples import series_of, snapshot_of
 
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.history import HISTORY_S, History, tallies
 from ssllatency.model.live.reading import FUNCTION, SERVICE, views
 from ssllatency.model.live.rows import handshakes_of, rows, whole
+from ssllatency.model.snapshot import Outcome
 
 NGINX, OTHER, LB = "nginx(17)", "nginx(18)", "haproxy(40)"
 
@@ -27,6 +29,15 @@ def test_a_window_has_what_ended_in_it() -> None:
     assert counts(history, 1) == {"docker:lb": 7}
     assert counts(history, 2) == {"nginx.service": 5, "docker:lb": 7}
     assert counts(history, 300) == {"nginx.service": 8, "docker:lb": 7}
+
+
+def test_of_calls_of_unknown_outcome_none_is_said_to_have_failed() -> None:
+    series = (series_of("agree", Outcome.UNKNOWN, [MS] * 3), series_of("SSL_read", Outcome.SUCCESS, [MS]))
+    by_name = {row.name: row for row in rows(snapshot_of(*series), FUNCTION, SERVICES)}
+    agree, read = by_name["agree"], by_name["SSL_read"]
+    assert (agree.count, agree.failed, agree.retries) == (3, None, None)
+    assert agree.times
+    assert (read.failed, read.retries) == (0, 0)
 
 
 def test_there_is_no_window_before_two_readings() -> None:

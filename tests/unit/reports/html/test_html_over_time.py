@@ -50,6 +50,14 @@ def _introduction(section: PageSection) -> str:
     return first.texts[0]
 
 
+def test_calls_of_unknown_outcome_are_drawn_and_said_to_be() -> None:
+    calls = [series_of("agree", Outcome.UNKNOWN, [1000] * count) for count in (3, 4)]
+    section = _section(Recording.of([at(snapshot_of(one), number, 1.0) for number, one in enumerate(calls)]))
+    assert _counts(section) == [("3", ""), ("4", "")]
+    assert "alls (outcome unknown) of agree" in _introduction(section)
+    assert all("calls (outcome unknown) of agree" in caption for caption in _captions(section))
+
+
 @pytest.mark.slow
 def test_what_was_stands_beside_the_same_time_though_no_interval_is_exactly_a_second() -> None:
     counts = list(range(1, 131))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
+from ssllatency.abi import Outcome
 from ssllatency.elf.image import Image
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.planner import plan_image
@@ -18,6 +19,7 @@ from ssllatency.stacks.rustls.operations import (
     CLIENT_HELLO,
     ECDSA_SIGN,
     ED25519_SIGN,
+    OPERATIONS,
     RSA_SIGN,
     TLS12_FINISHED,
     TLS13_FINISHED,
@@ -55,6 +57,13 @@ def test_what_may_be_another_is_left_out(tmp_path: Path, flag: str, left_out: se
     assert {operation.operation for operation in plan.operations} == {*FUNCTIONS} - left_out
     missing = {each.operation for each in plan.missing}
     assert missing >= left_out
+
+
+def test_how_their_calls_ended_is_not_known() -> None:
+    outcomes = {operation.name: operation.outcomes for operation in OPERATIONS}
+    assert {outcomes[name] for name in FUNCTIONS} == {(Outcome.UNKNOWN,)}
+    assert Outcome.SUCCESS in outcomes["aws_lc_ECDSA_sign"]
+    assert Outcome.UNKNOWN not in outcomes["aws_lc_ECDSA_sign"]
 
 
 def test_what_symbols_name_twice_is_not_told_apart_by_its_looks(tmp_path: Path) -> None:

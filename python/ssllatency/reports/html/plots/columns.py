@@ -16,7 +16,7 @@ from statistics import median
 from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Part, Times
 from ssllatency.model.recording import Recording, Run
-from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.model.snapshot import Snapshot
 
 MOST_COLUMNS = 200
 # Below this share, most of the time lies between the runs.
@@ -57,11 +57,11 @@ def successful(part: Part) -> Pick:
 
 
 def calls_of(function: str) -> Pick:
-    """The successful calls of one function."""
+    """The calls of one function that succeeded, or may have."""
 
     def pick(snapshot: Snapshot) -> Iterator[Times]:
         for series in snapshot.series:
-            if series.function == function and series.outcome is Outcome.SUCCESS and series.count:
+            if series.function == function and series.outcome.may_be_success and series.count:
                 yield Times(series.total_ns, series.min_ns, series.max_ns, series.exponential)
 
     return pick
