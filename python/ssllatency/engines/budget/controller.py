@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssllatency.engines.cost.spent import Share
 
@@ -45,6 +45,7 @@ class Controller:
         self._beside_s = 0.0  # the time of a window that is paid in vain, while its probes are set and removed
         self._seen_s = self._paid_s = 0.0  # how long windows were, and what tracing took in them of who paid most
         self._outside = 0.0  # what all others take
+        self._at_work = 0.0  # what tracing took, in windows that saw work, of the time alone that who paid most has run
         self._tool: float | None = None  # what the tracer itself took lately; not known before the first stratum has ended
         self._calm = 0
         self._resting = 0  # strata in which nobody worked
@@ -58,6 +59,7 @@ class Controller:
         if share is None or share * self._caution <= self._budget:
             return False
         self.level, self._added, self._outside, self._calm, self._resting = 1, max(share, at_work), 0.0, 0, 0
+        self._at_work = max(at_work, self._at_work)
         return True
 
     @property
@@ -90,6 +92,7 @@ class Controller:
         if inside is None or window_s <= 0:
             return
         added = max(0.0, inside.counted - self._outside)
+        self._at_work = max(inside.at_work, self._at_work * _KEPT_EXACT)
         self._added = self._added * _KEPT + added * (1 - _KEPT)
         self._seen_s = self._seen_s * _KEPT_EXACT + window_s
         self._paid_s = self._paid_s * _KEPT_EXACT + inside.counted / inside.weight * window_s
@@ -126,7 +129,8 @@ class Controller:
         if self.level and self._resting >= _RESTED and excess_s <= 0:
             self._move(-self.level)
         least_s = RESTING_STRATUM_S if rests else STRATUM_S
-        return self._schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
+        schedule = self._schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
+        return replace(schedule, window_s=min(schedule.window_s, self._affordable_s)) if rests else schedule
 
     def _move(self, by: int) -> None:
         """So many more tiers go into windows. What the others take isn't known then until it is heard."""
@@ -143,6 +147,13 @@ class Controller:
     def _part(self, aim: float) -> float:
         """In which part of the time what goes into windows may be probed."""
         return max(self._budget * _LEAST_LEFT, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
+
+    @property
+    def _affordable_s(self) -> float:
+        """The longest window while nobody works: who comes back in it is to pay no more in a second than the budget. That is
+        decided before anything is seen, as a window that ended when it has seen much would count for more than it should."""
+        dearest = max(self._at_work, self.whole)
+        return max(WINDOW_S, self._budget / dearest - self._beside_s) if dearest > self._budget else LONGEST_STRATUM_S
 
     def _schedule(self, part: float, least_s: float, most_s: float) -> Schedule:
         """The shortest stratum within these bounds that has room for a window, and for what its probes are hit beside it."""

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Payment, Spent
@@ -17,6 +17,7 @@ from ssllatency.stacks.operation import Tier
 NAMES = {Tier.DATA: "SSL_read", Tier.BELOW: "rsa_ossl_private_encrypt", Tier.HANDSHAKE: "SSL_do_handshake"}
 POLL_S, LEAST_POLL_S, STEP_S = 0.2, 0.01, 0.001  # as tracing/live.py polls
 BUDGET = 0.02
+HITS = 8192  # of which a notice tells
 
 
 @dataclass
@@ -103,6 +104,49 @@ class Server:
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
         assert tiers
         return not self.runs_on
+
+
+class Woken:
+    """Windows that are called when a notice comes, and else seldom: twice a second, or when they say."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        rested: bool = False,
+        tiers: Sequence[Tier] = tuple(Tier),
+        budget: float = BUDGET,
+        seed: int = 1,
+    ) -> None:
+        self.server, self._seen = server, server.spent() or Spent()
+        unhit = self._spent_unhit if rested else lambda: None
+        self.windows = Windows(
+            *(budget, server, self._spent, server.totals, server.clock, server.sleep, random.Random(seed)),
+            spent_unhit=unhit,
+            bursts=self._bursts,
+            tiers=tiers,
+        )
+        self.windows.start()
+
+    def _spent(self) -> Spent:
+        self._seen = self.server.spent() or Spent()
+        return self._seen
+
+    def _spent_unhit(self) -> Spent | None:
+        now = self.server.spent() or Spent()
+        return replace(self._seen, at_s=now.at_s) if now.cost_ns == self._seen.cost_ns else None
+
+    def _bursts(self) -> int:
+        return int((self.server.cost_ns + self.server.others_ns) / self.server.hit_ns / HITS)
+
+    def run(self, seconds: float) -> None:
+        until_s, heard = self.server.now_s + seconds, self._bursts()
+        wake_s = self.server.now_s + 0.5
+        while self.server.now_s < until_s - 1e-9:
+            self.server.sleep(STEP_S)
+            if self.server.now_s >= min(wake_s, self.windows.due_s) or self._bursts() > heard:
+                self.windows.tick()
+                heard, wake_s = self._bursts(), self.server.now_s + 0.5
 
 
 def watch(server: Server, budget: float = BUDGET, seed: int = 1) -> Windows:

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing takes of any second, and of the first: of servers that rest between requests, and of such at full speed; not
-the second after a rest, in which a window may use up the budget of the long stratum that was planned for the rest."""
+"""What tracing takes of any second, of the first and of the first after a rest as well: of servers that rest between requests,
+and of such at full speed."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import pytest
-from tests.unit.engines.budget.server import Server, run, watch
+from tests.parameters import slow_except
+from tests.unit.engines.budget.server import Server, Woken, run, watch
 
 from ssllatency.engines.budget.looks import FIRST_LOOK_S, LOOK_S, Looks
 from ssllatency.stacks.operation import Tier
@@ -56,6 +58,34 @@ def test_no_second_costs_much_more_than_the_budget(load: str, part: float, littl
         windows = watch(server, BUDGET, seed)
         run(server, windows, RUN_S)
         assert server.dearest_second() <= 1.3 * BUDGET
+
+
+@dataclass
+class Returning(Paying):
+    """A server that has nothing to do from time to time."""
+
+    idle: bool = False
+
+    def sleep(self, seconds: float) -> None:
+        self.little_s = math.inf if self.idle else 0.0
+        super().sleep(seconds)
+
+
+@pytest.mark.parametrize("rests_s", slow_except([3.0, 5.0, 8.0, 14.0], 5.0))
+@pytest.mark.parametrize("load", ["both", "many reads and writes"])
+def test_nor_does_the_first_second_after_a_rest(load: str, rests_s: float) -> None:
+    dearest = []
+    for seed in range(6):
+        server = Returning(dict(RATES[load]))
+        woken = Woken(server, rested=True, budget=BUDGET, seed=seed)
+        for _ in range(2):
+            woken.run(4.0 + seed / 5)
+            server.idle = True
+            woken.run(rests_s)
+            server.idle = False
+        woken.run(3.0)
+        dearest.append(server.dearest_second())
+    assert max(dearest) <= 1.4 * BUDGET, dearest
 
 
 def test_looks_come_at_once_and_then_seldom() -> None:

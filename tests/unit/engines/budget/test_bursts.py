@@ -3,54 +3,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection
 
 import pytest
-from tests.unit.engines.budget.server import BUDGET, STEP_S, Server
+from tests.unit.engines.budget.server import BUDGET, STEP_S, Server, Woken
 
 from ssllatency.engines.budget.controller import WINDOW_S
-from ssllatency.engines.budget.windows import Windows
-from ssllatency.engines.cost.spent import Spent
 from ssllatency.stacks.operation import Tier
-
-HITS = 8192  # of which a notice tells
-
-
-class Woken:
-    """Windows that are called when a notice comes, and else seldom: twice a second, or when they say."""
-
-    def __init__(self, server: Server, *, rested: bool = False, tiers: Sequence[Tier] = tuple(Tier)) -> None:
-        self.server, self._seen = server, server.spent() or Spent()
-        unhit = self._spent_unhit if rested else lambda: None
-        self.windows = Windows(
-            *(BUDGET, server, self._spent, server.totals, server.clock, server.sleep, random.Random(1)),
-            spent_unhit=unhit,
-            bursts=self._bursts,
-            tiers=tiers,
-        )
-        self.windows.start()
-
-    def _spent(self) -> Spent:
-        self._seen = self.server.spent() or Spent()
-        return self._seen
-
-    def _spent_unhit(self) -> Spent | None:
-        now = self.server.spent() or Spent()
-        return replace(self._seen, at_s=now.at_s) if now.cost_ns == self._seen.cost_ns else None
-
-    def _bursts(self) -> int:
-        return int((self.server.cost_ns + self.server.others_ns) / self.server.hit_ns / HITS)
-
-    def run(self, seconds: float) -> None:
-        until_s, heard = self.server.now_s + seconds, self._bursts()
-        wake_s = self.server.now_s + 0.5
-        while self.server.now_s < until_s - 1e-9:
-            self.server.sleep(STEP_S)
-            if self.server.now_s >= min(wake_s, self.windows.due_s) or self._bursts() > heard:
-                self.windows.tick()
-                heard, wake_s = self._bursts(), self.server.now_s + 0.5
 
 
 @pytest.mark.parametrize("rested", [True, False])
