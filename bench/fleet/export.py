@@ -269,6 +269,8 @@ much processor time as any other scrape.
 
 - Rows of handshakes are read in place, in memory that the programs share: of those that were counted in since, the parts that
   were. Other rows of the kernel's maps are copied, and read again where a byte of them has changed.
+- A histogram's buckets are one number, of which each count is a word, from the programs' memory to the answer's encoding: read,
+  added and sent as one, they become numbers of their own in the few series that are answered one by one.
 - All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
   points, and what goes between the two processes and is written of them.
 - Of a process that hasn't run since it was last looked at nothing is looked at.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -165,6 +166,34 @@ def test_sum_is_the_histogram_of_all_values(first: list[int], second: list[int])
 def test_difference_undoes_the_sum(first: list[int], second: list[int]) -> None:
     assert exponential(first + second) - exponential(first) == exponential(second)
     assert linear(first + second) - linear(first) == linear(second)
+
+
+def as_one_number(values: list[int]) -> ExponentialHistogram:
+    """The same from the kernel's memory."""
+    plain = exponential(values)
+    first, words = plain.offset - FIRST_BUCKET, b"".join(count.to_bytes(8, "little") for count in plain.counts)
+    return ExponentialHistogram.from_words(words, first, plain.underflow, plain.overflow)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=5))
+def test_counts_kept_as_one_number_are_what_they_are_as_many(lists: list[list[int]]) -> None:
+    packed = [as_one_number(values) for values in lists]
+    assert [histogram.count for histogram in packed] == [len(values) for values in lists]
+    assert packed == [exponential(values) for values in lists]
+    total = ExponentialHistogram.added(packed)
+    assert total.count == sum(map(len, lists))
+    values = [*chain.from_iterable(lists)]
+    assert total == exponential(values)
+    assert ExponentialHistogram.added([total, exponential(lists[0])]) == exponential(values + lists[0])
+
+
+def test_counts_kept_as_one_number_do_not_run_into_each_other() -> None:
+    most = (1 << 62) - 1
+    plain = ExponentialHistogram((most, 1, most), 0)
+    words = b"".join(count.to_bytes(8, "little") for count in plain.counts)
+    packed = ExponentialHistogram.from_words(words, -FIRST_BUCKET, 0, 0)
+    assert packed.count == 2 * most + 1
+    assert ExponentialHistogram.added([packed] * 4).counts == (4 * most, 4, 4 * most)
 
 
 def test_difference_below_zero_is_refused() -> None:

@@ -16,6 +16,7 @@ from ssllatency.model.snapshot import Outcome, Series
 OUTCOMES = {abi.Outcome[outcome.name]: outcome for outcome in Outcome}
 REASONS = {reason.value: reason.name for reason in abi.Reason} | {abi.Reason.UNKNOWN.value: "unknown"}
 _COUNT = 8  # bytes of a count
+_NO_REASONS = bytes(abi.Series.reasons.size)
 _MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
 
 Key = tuple[int, int, int]
@@ -62,8 +63,7 @@ def exponential(row: abi.Times) -> ExponentialHistogram:
     raw = bytes(row.exponential)
     start, content = stripped(raw)
     first, last = start // _COUNT, -(-(start + len(content)) // _COUNT)
-    counts = memoryview(raw)[first * _COUNT : last * _COUNT].cast("Q").tolist()
-    return ExponentialHistogram.from_kernel(counts, first, row.underflow, row.overflow)
+    return ExponentialHistogram.from_words(raw[first * _COUNT : last * _COUNT], first, row.underflow, row.overflow)
 
 
 def linear_histogram(counts: Sequence[int], wanted: LinearRange) -> LinearHistogram:
@@ -75,7 +75,9 @@ def series(
     key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange, extremes: tuple[int | None, int | None]
 ) -> Series:
     """One row of the kernel's series map."""
-    reasons = {REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons[:]) if count}
+    reasons = {}
+    if bytes(row.reasons) != _NO_REASONS:  # as of most rows
+        reasons = {REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons[:]) if count}
     return Series(
         function=operations[key.operation],
         outcome=OUTCOMES[abi.Outcome(key.outcome)],
@@ -84,7 +86,7 @@ def series(
         min_ns=extremes[0],
         max_ns=extremes[1],
         exponential=exponential(row.times),
-        linear=linear_histogram(row.linear[:], wanted),
+        linear=linear_histogram(row.linear[: wanted.buckets + 2], wanted),
         reasons=reasons,
     )
 

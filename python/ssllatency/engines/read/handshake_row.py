@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
@@ -34,23 +34,25 @@ _NO_ENDS = (bytes(_AFTER_BUCKETS.size),) * len(_PARTS)
 _EMPTY_BUCKETS, _ZEROS = bytes(_BUCKETS_SIZE), re.compile(rb"\0*")
 _CHANGES, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.changes.offset
 _FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
+Extremes = Sequence[int]  # words: the two greatest, and the two least
 _COUNTS_AT = abi.HandshakeRow.resumed.offset  # and they come last
 _COUNTS = struct.Struct(f"<{(ctypes.sizeof(abi.HandshakeRow) - _COUNTS_AT) // _WORD}Q")
 
 
 class HandshakeRowReader:
-    """Reads the row of a key. `parts`: those that occurred, each with its number and its extremes' words; `counts`: how many
-    were resumed, and of so many of which that is known."""
+    """Reads the row of a key. `parts`: those that occurred, each with its number and its extremes' words, as marks_of() takes
+    them; `counts`: how many were resumed, and of so many of which that is known."""
 
     def __init__(self, raw_key: bytes) -> None:
         self.key = abi.Labels.from_buffer_copy(raw_key)
-        self.parts: dict[Part, tuple[abi.Part, Marks, Times]] = {}
+        self.parts: dict[Part, tuple[abi.Part, Extremes, Times]] = {}
         self.counts = 0, 0
         self.facts: dict[Fact, int] = {}
         self._memory: bytes | memoryview = b""
         self._changes = -1
         self._ends: tuple[bytes, ...] = _NO_ENDS  # of each part: what is behind its buckets
-        self._stops: dict[abi.Part, int] = {}  # and of those that occurred, where the buckets end that aren't empty
+        # And of those that occurred, the first bucket that isn't empty, and the one after the last.
+        self._filled: dict[abi.Part, tuple[int, int]] = {}
         self._group: Group | None = None
 
     def look(self, memory: bytes | memoryview) -> None:
@@ -58,7 +60,7 @@ class HandshakeRowReader:
         same row's."""
         (changes,) = _CHANGES.unpack_from(memory, _CHANGES_AT)  # before the rest, which may be ahead of it
         if memory is not self._memory:
-            self._memory, self._ends, self._stops, self.parts, self._group = memory, _NO_ENDS, {}, {}, None
+            self._memory, self._ends, self._filled, self.parts, self._group = memory, _NO_ENDS, {}, {}, None
         elif changes == self._changes and self._group and self._group.adds_up:
             return
         self._changes = changes
@@ -81,12 +83,10 @@ class HandshakeRowReader:
 
     def _read(self, number: abi.Part, part: Part, buckets: bytes, after: tuple[int, ...]) -> None:
         underflow, overflow, total_ns, *extremes = after
-        first, stop = _filled(buckets, self._stops.get(number, 0))
-        self._stops[number] = stop
-        counts = struct.unpack_from(f"<{stop - first}Q", buckets, first * _WORD)
-        times = Times(total_ns, None, None, ExponentialHistogram.from_kernel(counts, first, underflow, overflow))
-        if times.count:
-            self.parts[part] = number, Marks((extremes[2], extremes[3]), (extremes[0], extremes[1])), times
+        first, stop = self._filled[number] = _filled(buckets, self._filled.get(number, (0, 0)))
+        exponential = ExponentialHistogram.from_words(buckets[first * _WORD : stop * _WORD], first, underflow, overflow)
+        if stop or underflow or overflow:
+            self.parts[part] = number, extremes, Times(total_ns, None, None, exponential)
 
     def group(self, labels: Mapping[Label, LabelValue], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
         """The row as a group, with the extremes that there are; the same object as long as nothing of it is another."""
@@ -105,13 +105,19 @@ class HandshakeRowReader:
         return self._group
 
 
-def _filled(buckets: bytes, stop_before: int) -> tuple[int, int]:
-    """The first bucket that isn't empty, and the one after the last; equal where all are. Counts only grow, so the second is
-    what it was before, unless what lies behind it isn't empty any more."""
+def marks_of(extremes: Extremes) -> Marks:
+    """The two greatest and the two least as they are kept elsewhere."""
+    return Marks(tuple(extremes[2:]), tuple(extremes[:2]))
+
+
+def _filled(buckets: bytes, before: tuple[int, int]) -> tuple[int, int]:
+    """The first bucket that isn't empty, and the one after the last; both 0 where all are. Counts only grow, so these are what
+    they were before, unless what lies around them isn't empty any more."""
+    first, stop = before
+    if stop and _EMPTY_BUCKETS.startswith(buckets[: first * _WORD]) and _EMPTY_BUCKETS.startswith(buckets[stop * _WORD :]):
+        return before
     match = _ZEROS.match(buckets)
     first = match.end() // _WORD if match else 0
-    if stop_before and _EMPTY_BUCKETS.startswith(buckets[stop_before * _WORD :]):
-        return min(first, stop_before), stop_before
     bits = int.from_bytes(buckets, "little").bit_length()  # the fastest way to the last byte that isn't zero
     stop = -(-bits // (8 * _WORD))
     return min(first, stop), stop

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes
-from ssllatency.engines.read.handshake_row import HandshakeRowReader
+from ssllatency.engines.read.handshake_row import HandshakeRowReader, marks_of
 from ssllatency.engines.read.names import LABELS, cause, key_name, label_value
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.arithmetic.handshake_sums import add_alike, add_causes, add_keys
@@ -72,7 +72,8 @@ class Rows:
         if not self.extremes.wanted:
             return {}
         return {
-            part: self.extremes.take((raw_key, number), marked, interval) for part, (number, marked, _) in row.parts.items()
+            part: self.extremes.take((raw_key, number), marks_of(words), interval)
+            for part, (number, words, _) in row.parts.items()
         }
 
     def processes(self) -> list[tuple[bytes, int]]:

@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import groupby, starmap
+from itertools import compress, groupby
 from operator import sub
 
 from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
@@ -41,7 +41,7 @@ def render(reading: Reading) -> bytes:
 def _family(family: Family, points: Iterable[Point]) -> bytes:
     head = _text(1, family.prometheus_name) + _text(2, family.help) + _integer(3, _TYPES[family.kind])
     unit = _text(5, family.prometheus_unit) if family.prometheus_unit else b""
-    return head + b"".join(point.written.get(_FORMAT) or _written(family.kind, point) for point in points) + unit
+    return head + b"".join(point.written_as(_FORMAT) or _written(family.kind, point) for point in points) + unit
 
 
 def _written(kind: MetricKind, point: Point) -> bytes:
@@ -64,16 +64,13 @@ def _labels(pairs: Labels) -> bytes:
 
 def _histogram(value: Distribution) -> bytes:
     buckets = value.buckets
-    spans, deltas = _spans_and_deltas(buckets)
     return b"".join(
         (
             _integer(1, buckets.count),
             _double(2, value.total_ns / 1e9),
             _grid(),
             _integer(7, buckets.underflow),
-            # Without a span it would pass for a classic histogram.
-            *starmap(_span, spans or [(0, 0)]),
-            _message(13, _packed(deltas)) if deltas else b"",
+            _spans_and_deltas(buckets),
         )
     )
 
@@ -84,43 +81,52 @@ def _grid() -> bytes:
     return _integer(5, _zigzag(SCALE)) + _double(6, ZERO_THRESHOLD_S)
 
 
+def _spans_and_deltas(buckets: ExponentialHistogram) -> bytes:
+    """The runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last
+    one."""
+    spans, is_in_run = _runs(buckets.offset + 1, bytes(map(bool, buckets.counts)), is_longer=bool(buckets.overflow))
+    counts = [*compress(buckets.counts, is_in_run), *([buckets.overflow] if buckets.overflow else ())]
+    return spans + _message(13, _packed(list(map(sub, counts, (0, *counts))))) if counts else spans
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _runs(first: int, filled: bytes, *, is_longer: bool) -> tuple[bytes, bytes]:
+    """The spans of the runs, where of the buckets from `first` on, by Prometheus' index, those are `filled` that are 1, and
+    that of what is longer where something is; and 1 for each of these buckets that lies in a run. Of most series they are what
+    they were before."""
+    runs = [run.span() for run in _RUN.finditer(filled)]
+    is_in_run = bytearray(len(filled))
+    for start, stop in runs:
+        is_in_run[start:stop] = b"\1" * (stop - start)
+    bounds = [(first + start, first + stop) for start, stop in runs]
+    if is_longer:
+        bounds.append((OVERFLOW + 1, OVERFLOW + 2))
+    ends = [0, *(stop for _, stop in bounds)]
+    # Without a span it would pass for a classic histogram.
+    spans = [_span(start - end, stop - start) for (start, stop), end in zip(bounds, ends, strict=False)] or [_span(0, 0)]
+    return b"".join(spans), bytes(is_in_run)
+
+
 @lru_cache(_MOST_REMEMBERED)
 def _span(offset: int, length: int) -> bytes:
     return _message(12, _integer(1, _zigzag(offset)) + _integer(2, length))
 
 
-def _spans_and_deltas(buckets: ExponentialHistogram) -> tuple[list[tuple[int, int]], list[int]]:
-    """Runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last."""
-    first = buckets.offset + 1  # Prometheus' index of the first
-    runs = [(first + run.start(), buckets.counts[run.start() : run.end()]) for run in _RUN.finditer(_filled(buckets.counts))]
-    if buckets.overflow:
-        runs.append((OVERFLOW + 1, (buckets.overflow,)))
-    spans: list[tuple[int, int]] = []
-    deltas: list[int] = []
-    end = before = 0
-    for start, counts in runs:
-        spans.append((start - end, len(counts)))
-        deltas.append(counts[0] - before)
-        deltas += map(sub, counts[1:], counts)
-        before, end = counts[-1], start + len(counts)
-    return spans, deltas
-
-
-def _filled(counts: tuple[int, ...]) -> bytes:
-    """1 for each bucket that isn't empty, 0 for each that is."""
-    return bytes(map(bool, counts))
-
-
 def _packed(values: list[int]) -> bytes:
-    """Signed numbers as packed varints; where each takes a byte, as they are."""
-    encoded = [value << 1 if value >= 0 else (-value << 1) - 1 for value in values]
-    return bytes(encoded) if max(encoded) < 128 else b"".join(map(_varint, encoded))
+    """Signed numbers as packed varints."""
+    if min(values) >= -_SMALL_ONES and max(values) < _SMALL_ONES:
+        return b"".join(map(_SMALL_SIGNED.__getitem__, values))
+    return b"".join(_varint(_zigzag(value)) for value in values)
 
 
 @lru_cache(_MOST_SERVICES)
 def _created(field: int, since_s: float) -> bytes:
     seconds, rest_ns = divmod(nanoseconds(since_s), 10**9)
     return _message(field, _integer(1, seconds) + _integer(2, rest_ns))
+
+
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def _varint(value: int) -> bytes:
@@ -138,11 +144,8 @@ def _encoded(value: int) -> bytes:
 
 _SMALL_ONES = 1024
 _SMALL = [_encoded(value) for value in range(_SMALL_ONES)]
+_SMALL_SIGNED = [_encoded(_zigzag(value)) for value in (*range(_SMALL_ONES), *range(-_SMALL_ONES, 0))]  # by Python's index
 _HEADS = [_encoded(field << 3 | 2) for field in range(16)]  # of a message's or text's field
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def _integer(field: int, value: int) -> bytes:

@@ -29,7 +29,7 @@ def render(reading: Reading, *, open_metrics: bool) -> bytes:
     for name, points in groupby(reading.points, key=lambda point: point.family):
         family, kind = BY_NAME[name], "OpenMetrics" if open_metrics else "text"
         written.append(_encoded(_head(family, open_metrics=open_metrics)))
-        written += (point.written.get(kind) or _written(kind, family, point) for point in points)
+        written += (point.written_as(kind) or _written(kind, family, point) for point in points)
     return b"".join((*written, b"# EOF\n" if open_metrics else b""))
 
 

@@ -66,8 +66,10 @@ class Cap:
             overflown = places[identity]
             if overflown is None:
                 placed.append(point)
+            elif overflown:
+                overflown[0] = point.value
             else:
-                overflown[:] = [point.value]
+                overflown.append(point.value)
         return placed
 
     def _place_of(self, series: Series) -> list[Value] | None:

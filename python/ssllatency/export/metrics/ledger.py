@@ -8,7 +8,7 @@ engine may forget the process.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,14 +22,13 @@ Counts = Mapping[Row, Value]
 _NOTHING: Counts = {}  # always the same one
 
 
-def added(values: Iterable[Value]) -> Value:
+def added(values: Sequence[Value]) -> Value:
     """The sum of at least one; all of one kind."""
-    first, *others = values
-    if not others:
-        return first
-    if not isinstance(first, Distribution):
-        return first + sum(value for value in others if not isinstance(value, Distribution))
-    parts = [first, *[value for value in others if isinstance(value, Distribution)]]
+    if len(values) == 1:
+        return values[0]
+    parts = [value for value in values if isinstance(value, Distribution)]
+    if not parts:
+        return sum([value for value in values if not isinstance(value, Distribution)])
     total_ns = sum([part.total_ns for part in parts])
     return Distribution(total_ns, ExponentialHistogram.added([part.buckets for part in parts]))
 

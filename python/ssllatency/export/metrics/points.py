@@ -8,43 +8,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from sys import intern
+from typing import NamedTuple
 
-from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram
+from ssllatency.model.histogram import ExponentialHistogram
 
 Labels = tuple[tuple[str, str], ...]  # sorted by name
+_UNWRITTEN = "", b""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
-@dataclass(frozen=True)
-class Distribution:
+class Distribution(NamedTuple):
     """Durations: their sum, and how many in which bucket."""
 
     total_ns: int
     buckets: ExponentialHistogram
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Point:
     """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
-    epoch's seconds. `written`: what it is in the format that was asked for last."""
+    epoch's seconds. `written`: what it is in the format that was asked for last, after the format's name; nothing else of a
+    point changes."""
 
     family: str
     labels: Labels
     value: Distribution | float
     since_s: float
-    written: dict[str, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
+    written: tuple[str, bytes] = field(default=_UNWRITTEN, init=False, compare=False, repr=False)
+
+    def written_as(self, kind: str) -> bytes | None:
+        """Return what it is in a format; None where another was asked for last."""
+        last, written = self.written
+        return written if last == kind else None
 
     def keep_written(self, kind: str, written: bytes) -> bytes:
         """Keeps what the point is in a format, and hands it back: of one format only, as a scraper asks for one."""
-        self.written.clear()
-        self.written[kind] = written
+        self.written = kind, written
         return written
 
     def with_value(self, value: Distribution | float) -> Point:
-        """The series' next point. Made without a check: half the time."""
-        point = Point.__new__(Point)
-        point.__dict__.update(self.__dict__, value=value, written={})
-        return point
+        """The series' next point."""
+        return Point(self.family, self.labels, value, self.since_s)
 
 
 @dataclass(frozen=True)
@@ -142,14 +146,14 @@ def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
 def _encoded(value: Distribution | float) -> object:
     if isinstance(value, Distribution):
         buckets = value.buckets
-        return [value.total_ns, buckets.offset, buckets.underflow, buckets.overflow, *buckets.counts]
+        return [value.total_ns, buckets.offset, buckets.underflow, buckets.overflow, f"{buckets.packed:x}"]
     return value
 
 
 def _decoded(value: object) -> Distribution | float:
     if isinstance(value, list):
-        total_ns, offset, underflow, overflow, *counts = value
-        return Distribution(total_ns, ExponentialHistogram.from_kernel(counts, offset - FIRST_BUCKET, underflow, overflow))
+        total_ns, offset, underflow, overflow, packed = value
+        return Distribution(total_ns, ExponentialHistogram.from_packed(int(packed, 16), offset, underflow, overflow))
     if isinstance(value, int | float):
         return value
     raise TypeError("no value")
