@@ -483,7 +483,8 @@ class Handshakes:
     labels that the libraries' code doesn't show, with the reasons. `accept_queues`: those of the traced servers, None where
     they aren't known. `overflows_untold`: how often an accept queue was full of which it isn't known whether it was theirs.
     `certificates`: those that servers served, the first to expire first; None where that isn't known. `certificates_untold`:
-    full handshakes that count at none of them, as there was no room or they couldn't be read.
+    full handshakes that count at none of them, as there was no room or they couldn't be read; `certificates_pending`: those
+    that count at none yet, as theirs hasn't been read so far.
     """
 
     groups: tuple[Group, ...]
@@ -511,6 +512,7 @@ class Handshakes:
     overflows_untold: int = 0
     certificates: tuple[ServedCertificate, ...] | None = None
     certificates_untold: int = 0
+    certificates_pending: int = 0
 
     @property
     def overflows(self) -> int:

@@ -48,8 +48,9 @@ def snapshot_of(handshakes: Handshakes) -> Snapshot:
     return Snapshot("web1", "6.1.0", "libbpf", "2030-01-31T12:00:00Z", 10.0, (), (), handshakes=handshakes)
 
 
-def measured(*ones: ServedCertificate, by: tuple[Label, ...] = (), untold: int = 0) -> Snapshot:
-    return snapshot_of(Handshakes((), by=by, certificates=tuple(ones), certificates_untold=untold))
+def measured(*ones: ServedCertificate, by: tuple[Label, ...] = (), untold: int = 0, pending: int = 0) -> Snapshot:
+    handshakes = Handshakes((), by=by, certificates=tuple(ones), certificates_untold=untold, certificates_pending=pending)
+    return snapshot_of(handshakes)
 
 
 def told(snapshot: Snapshot) -> tuple[ServedCertificate, ...] | None:
@@ -86,6 +87,10 @@ def test_snapshots_of_several_hosts_and_of_one_run() -> None:
     assert told(merge(one, one)) == (served(count=6, process=WORKER), served(count=6, process=OTHER))
     assert told(merge(one, measured(served(B)))) == (served(count=6), served(B)), "not all tell processes apart"
     assert told(difference(merge(one, one), one)) == told(one)
+    waiting = measured(pending=2)
+    assert (difference(waiting, waiting).handshakes, merge(waiting, waiting).handshakes) == (
+        *(waiting.handshakes, measured(pending=4).handshakes),
+    ), "as those in flight: what is so at the end"
     unknown = snapshot_of(Handshakes(()))
     assert told(merge(one, unknown)) is not None
     assert told(merge(unknown, unknown)) is None
@@ -98,7 +103,10 @@ def test_documents_say_it_and_are_read_again() -> None:
     document = json.loads(to_json(snapshot))["handshakes"]
     assert document["certificates"][1] == {"count": 3, "unsuccessful": 0, "last_s": NOW_S}
     assert (document["certificates"][0]["process"], document["certificates"][0]["server_name"]) == ("nginx(17)", "none")
+    assert "certificates_pending" not in document
     assert from_json(to_json(snapshot)) == snapshot
+    waiting = measured(pending=3)
+    assert from_json(to_json(waiting)) == waiting
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_words(changes: dict[str, object], says: str, bad: bool) -> None:
 
 def test_many_are_few_lines_and_the_untold_are_said() -> None:
     ones = [served(replace(A, serial=f"{number:02}", not_after_s=A.not_after_s + number)) for number in range(9)]
-    text = render(measured(*ones, served(None), untold=2))
+    text = render(measured(*ones, served(None), untold=1, pending=1))
     assert text.count("Certificate of a.example") == 4
     assert "6 more certificates, none of which is known to expire earlier." in text
     assert "Certificates: those of 2 full handshakes aren't told." in text
@@ -241,9 +249,10 @@ def test_a_busy_one_that_can_not_be_read_hides_no_other_names() -> None:
 
 
 def test_those_that_can_not_be_read_are_a_loss() -> None:
+    """Not those of which an answer may still come: the counter would have to fall."""
     found = [
         value
-        for family, own, value in of_host(measured(served(), served(None, count=4), untold=2))
+        for family, own, value in of_host(measured(served(), served(None, count=4), untold=2, pending=8))
         if family == "ssllatency.losses" and dict(own)["kind"] == "certificates_untold"
     ]
     assert found == [6]

@@ -119,6 +119,10 @@ class _Answers:
         left = [(number, signed, tries - 1) for number, signed, tries in asked if signed not in self._by_content and tries > 1]
         self._left = left[:_MOST_WAITING]
 
+    def pending(self) -> set[int]:
+        """Return the numbers of those about which it is asked once more."""
+        return {number for number, _, _ in self._left}
+
     def get(self, number: int) -> CertificateFacts | None:
         """The facts of a certificate; None of one that couldn't be read, or that no answer came about."""
         return self._by_number.get(number)
@@ -131,7 +135,8 @@ class _Answers:
 
 class Certificates:
     """Those of a loaded object. `texts` has the names that clients asked for, `name_of` the names of processes. `untold`: the
-    full handshakes, of those that served() was about, that aren't kept any more, or whose certificate wasn't read.
+    full handshakes, of those that served() was about, that aren't kept any more, or whose certificate wasn't read. `pending`:
+    those that the last served() left out, as it is asked once more which certificate theirs is.
 
     A server that forks for each connection would fill the tables soon: what processes that have ended served is summed up here.
     """
@@ -152,7 +157,7 @@ class Certificates:
         self._texts, self._name_of, self._alive = texts, name_of, alive
         self._by_process = Label.PROCESS in request.by
         self._of_ended: tuple[ServedCertificate, ...] = ()
-        self.untold = 0
+        self.untold = self.pending = 0
         self._new, self._looked_s = 0, time.monotonic()
         self._settled = 0  # the last number that was known the last time
 
@@ -169,10 +174,12 @@ class Certificates:
             self._add_ended(self._tables.take_idle(time.monotonic_ns() - _IDLE_NS, settled))
 
     def served(self) -> tuple[ServedCertificate, ...]:
-        """The certificates that were served so far, and where."""
+        """The certificates that were served so far, and where; what is told of a handshake once doesn't change later."""
         rows = self._tables.served()
         self._take_new()  # those of these rows as well
-        return summed([*self._of_ended, *self._told(rows)])
+        pending = self._answers.pending()
+        self.pending = sum(value.count for key, value in rows if key.certificate in pending)
+        return summed([*self._of_ended, *self._told(row for row in rows if row[0].certificate not in pending)])
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees what is kept of processes that have ended."""

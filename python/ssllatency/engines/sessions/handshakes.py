@@ -341,6 +341,7 @@ class HandshakeSession:
             overflows_untold=accept_queues.untold,
             certificates=self._certificates(),
             certificates_untold=counters.untold + self._counts.certificates.untold,
+            certificates_pending=self._counts.certificates.pending,
         )
 
     def _accept_queues(self) -> AcceptQueueReading:

@@ -136,6 +136,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         overflows_untold=sum(part.overflows_untold for part in parts),
         certificates=_certificates_sum([part.certificates for part in parts if part.certificates is not None], by),
         certificates_untold=sum(part.certificates_untold for part in parts),
+        certificates_pending=sum(part.certificates_pending for part in parts),
     )
 
 

@@ -16,7 +16,8 @@ def certificate_fields(handshakes: Handshakes) -> dict[str, object]:
     if handshakes.certificates is None:
         return {}
     served = [_served(one) for one in handshakes.certificates]
-    return {"certificates": served, "certificates_untold": handshakes.certificates_untold}
+    pending = {"certificates_pending": handshakes.certificates_pending} if handshakes.certificates_pending else {}
+    return {"certificates": served, "certificates_untold": handshakes.certificates_untold, **pending}
 
 
 def _served(one: ServedCertificate) -> dict[str, object]:

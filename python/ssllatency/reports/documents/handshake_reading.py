@@ -68,6 +68,7 @@ def read_handshakes(root: DocumentField) -> Handshakes | None:
         overflows_untold=_added(handshakes, "overflows_untold"),
         certificates=read_certificates(handshakes),
         certificates_untold=_added(handshakes, "certificates_untold"),
+        certificates_pending=_added(handshakes, "certificates_pending"),
     )
 
 

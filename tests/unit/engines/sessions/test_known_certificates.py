@@ -16,7 +16,7 @@ from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import certificates
 from ssllatency.engines.sessions.certificates import Certificates
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
-from ssllatency.model.certificates import CertificateFacts, Issuer, SignedPart
+from ssllatency.model.certificates import CertificateFacts, Issuer, SignedPart, since
 from ssllatency.model.handshakes import Label
 
 FACTS = CertificateFacts("a.example", 1, 0, 1, "R 1", Issuer.OTHER, "RSA-2048", "01", 1391)
@@ -152,10 +152,25 @@ def facts(kernel: Kernel) -> list[CertificateFacts | None]:
 def test_what_no_answer_comes_about_is_asked_again(kernel: Kernel) -> None:
     kernel.answers = False
     kernel.serve(100, number=1, count=3)
-    assert facts(kernel) == [None]
+    kernel.serve(101, number=2, signed=b"")
+    assert (facts(kernel), kernel.certificates.pending) == ([], 4)
     kernel.answers = True
-    assert facts(kernel) == [FACTS]
-    assert (count_of(kernel), kernel.certificates.untold) == (3, 0)
+    assert (facts(kernel), kernel.certificates.pending) == ([FACTS], 0)
+    assert (count_of(kernel), kernel.certificates.untold) == (4, 0)
+
+
+def test_a_late_answer_takes_no_count_back(kernel: Kernel) -> None:
+    """Else intervals would have handshakes twice, and a counter of those without a certificate would fall."""
+    kernel.serve(100, number=1, count=5)
+    before = kernel.certificates.served()
+    kernel.answers = False
+    kernel.serve(101, number=2, count=3, signed=b"another")
+    between = kernel.certificates.served()
+    kernel.answers = True
+    after = kernel.certificates.served()
+    intervals = since(between, before), since(after, between)
+    assert [sum(one.count for one in told or ()) for told in intervals] == [0, 3]
+    assert None not in facts(kernel)
 
 
 def test_nobody_is_asked_about_what_is_known(kernel: Kernel) -> None:
@@ -178,7 +193,7 @@ def test_where_too_many_are_kept_the_known_are_asked_about_again(kernel: Kernel,
 def test_it_is_asked_three_times_and_stays_unread(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.answers = False
     kernel.serve(100, number=1, count=3)
-    assert [facts(kernel) for _ in range(3)] == [[None]] * 3
+    assert [facts(kernel) for _ in range(3)] == [[], [], [None]]
     kernel.answers = True
     assert facts(kernel) == [None]
     kernel.serve(101, number=2, signed=b"another")
