@@ -69,7 +69,7 @@ def recordings_near(name: str, at_s: float | None) -> list[str]:
         raise SsllatencyError(f"{name} can't be read: {error.strerror}.") from None
     names = sorted(found, key=lambda other: other.removesuffix(".jsonl"))
     if not names:
-        raise SsllatencyError(f"{name} has no recording of `ssllatency watch`: name a file.")
+        raise SsllatencyError(f"{name} has no file that is named as `ssllatency watch` names recordings: name one.")
     before = [other for other in names if at_s is None or _written_s(other) < at_s]
     return [str(Path(name) / other) for other in (*names[len(before) :][:1], *before[-1:])]
 

@@ -94,5 +94,5 @@ def test_the_recording_of_a_time_is_the_next_or_the_one_before(tmp_path: Path, t
 
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(SsllatencyError, match="has no recording of `ssllatency watch`"):
+    with pytest.raises(SsllatencyError, match="has no file that is named as `ssllatency watch` names recordings"):
         recordings_near(str(tmp_path), None)

@@ -43,7 +43,7 @@ def normal_words(told: Timeline, changed: ChangedTime) -> str:
     first = told.changes[0].start
     figures = [f"{counted(ended, 'handshake')} in {seconds(changed.normal.duration_s)}, {_a_second(ended, changed)} a second"]
     figures += others or ["all of them successful"] if ended else []
-    return f"Normal until {clock(told, first)}: {', '.join(figures)}{_usual_owner(changed.comparison)}."
+    return f"Normal until {_with_date(told, first)}: {', '.join(figures)}{_usual_owner(changed.comparison)}."
 
 
 def _a_second(ended: int, changed: ChangedTime) -> str:
@@ -124,6 +124,12 @@ def clock(told: Timeline, number: int) -> str:
     at = told.at(number)
     days = told.at(0).date() != told.at(len(told.run.intervals)).date()
     return f"{at:%m-%d} {_time(at)}" if days else _time(at)
+
+
+def _with_date(told: Timeline, number: int) -> str:
+    """Return when this interval began, for who doesn't know of which day a recording is."""
+    at = told.at(number)
+    return f"{at:%Y-%m-%d} {_time(at)} {at:%Z}".rstrip()
 
 
 def zone(told: Timeline) -> str:
