@@ -184,5 +184,8 @@ def _refusal(error: OSError, image: TracedImage, method: kernel.Method) -> Attac
         return AttachError(f"the kernel can't probe an instruction that was chosen in {path}: please report its build-id.")
     if error.errno in (errno.EPERM, errno.EACCES):
         way = ", as perf events, for which it asks for CAP_SYS_ADMIN" if method is kernel.Method.PERF else ""
-        return AttachError(f"the kernel doesn't let this user attach probes{way}: run as root (sudo).")
+        level = perf.paranoid_level() if way else 0
+        setting = f"kernel.perf_event_paranoid is {level}, at which some kernels ask so for all perf events"
+        why = f" ({setting})" if level > 2 else ""
+        return AttachError(f"the kernel doesn't let this user attach probes{way}{why}: run as root (sudo).")
     return AttachError(f"the kernel refused to probe {path}: {os.strerror(error.errno or 0)}.")

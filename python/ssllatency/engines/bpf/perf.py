@@ -21,6 +21,7 @@ from ssllatency.engines.bpf.loadable import Closable
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _UPROBE_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _AT_RETURN = 1  # format/retprobe: config:0
 _CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
 _BPF_LINK_CREATE, _BPF_PERF_EVENT = 28, 41
@@ -68,6 +69,14 @@ def _end_slowly() -> NoReturn:
 @cache
 def _uprobe_type() -> int:
     return int(_UPROBE_TYPE.read_text())
+
+
+def paranoid_level() -> int:
+    """The setting kernel.perf_event_paranoid; 0 where it can't be read."""
+    try:
+        return int(_PARANOID.read_text())
+    except (OSError, ValueError):
+        return 0
 
 
 def open_uprobe(path: str, offset: int, pid: int, *, at_return: bool) -> int:

@@ -38,6 +38,17 @@ from tests.waiting import wait_for
 RELOADS = 3
 _CONNECTIONS = 150
 _NOBODY = 65533
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+_TRACEPOINT = """
+import os, struct
+from ssllatency.engines.bpf import perf
+number = int(open("/sys/kernel/tracing/events/sched/sched_switch/id").read())
+try:
+    os.close(perf.open_event(struct.pack("<IIQ", 2, 72, number).ljust(72, b"\\0"), pid=-1, cpu=0))
+    print("opened")
+except OSError as error:
+    print(error.strerror)
+"""
 _THREE = "+bpf,+perfmon,+sys_ptrace"
 
 
@@ -182,12 +193,27 @@ def events_of_tracefs() -> dict[str, Any]:
     """Nobody with these and CAP_DAC_OVERRIDE counts exactly by perf events, which tracefs defines where the kernel asks for
     CAP_SYS_ADMIN; no definition stays."""
     prefix = as_nobody(f"-all,{_THREE},+dac_override")
+    strictest, at_first = _PARANOID.read_text().strip(), _opening_a_tracepoint(prefix)
+    _PARANOID.write_text("2")  # from 3 on, which Debian's kernels begin with, one may ask for CAP_SYS_ADMIN for any perf event
+    opened = _opening_a_tracepoint(prefix)
     nginx = server()
-    with Trace(nginx.master_pid, options=("--attach", "perf"), prefix=prefix) as trace:
-        expected = connect(nginx)
+    try:
+        with Trace(nginx.master_pid, options=("--attach", "perf"), prefix=prefix) as trace:
+            expected = connect(nginx)
+    except Exception as error:
+        raise AssertionError(f"{strictest}: {at_first}; 2: {opened}; {error}") from error
+    finally:
+        _PARANOID.write_text(strictest)
     definitions = Path("/sys/kernel/tracing/uprobe_events")
     wait_for(lambda: "ssllatency" not in definitions.read_text(), 60.0)
-    return assert_document(trace.document, expected)
+    facts = assert_document(trace.document, expected)
+    return {**facts, "tracepoints by perf_event_paranoid": {strictest: at_first, "2": opened}}
+
+
+def _opening_a_tracepoint(prefix: tuple[str, ...]) -> str:
+    """What becomes of a perf event of a tracepoint: "opened", or the kernel's refusal."""
+    done = subprocess.run([*prefix, sys.executable, "-c", _TRACEPOINT], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def as_nobody(capabilities: str) -> tuple[str, ...]:

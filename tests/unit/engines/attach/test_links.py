@@ -17,6 +17,7 @@ from unittest.mock import MagicMock, call
 
 import pytest
 
+from ssllatency.engines.attach import links
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.links import Linker
@@ -328,3 +329,14 @@ def test_files_that_may_be_one(one: TracedImage, other: TracedImage, may_be: boo
     """By the build-id or, where there is none, by what is probed."""
     assert may_be_one_file([one, other]) == may_be
     assert may_be_one_file([_planned("cc", 5), one, other]) == may_be
+
+
+@pytest.mark.parametrize(("level", "named"), [(2, False), (3, True)])
+def test_a_refused_perf_event_names_the_setting(level: int, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian 12's kernel asks for CAP_SYS_ADMIN for any perf event at 3."""
+    monkeypatch.setattr(links.perf, "paranoid_level", lambda: level)
+    image = cast(TracedImage, SimpleNamespace(plan=SimpleNamespace(path="libssl.so.3")))
+    for method, told in ((kernel.Method.PERF, named), (kernel.Method.MULTI, False)):
+        sentence = str(links._refusal(PermissionError(errno.EACCES, ""), image, method))
+        assert ("kernel.perf_event_paranoid is 3" in sentence) == told
+        assert sentence.endswith("run as root (sudo).")
