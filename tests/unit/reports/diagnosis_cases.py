@@ -134,7 +134,7 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     (
         queue.other_goroutines,
         lambda side: queued(Part.QUEUE_GOROUTINES, side),
-        OF_QUEUE + " was busy with other goroutines. A higher GOMAXPROCS, where processors are idle, would shorten the queue;",
+        OF_QUEUE + " was busy with other goroutines or the runtime's own work. A higher GOMAXPROCS, where processors are idle,",
     ),
     (
         queue.asleep_elsewhere,

@@ -212,6 +212,17 @@ def test_a_phase_is_not_blamed_for_a_thread_without_a_processor() -> None:
     assert names(measured(**{**stuck, "off_cpu_runnable": 1}, rest=0.1)) == ["private_key"]
 
 
+@pytest.mark.parametrize(("split", "told"), [(0, True), (49, True), (50, False), (100, False)])
+@pytest.mark.parametrize("times", [{"private_key": 9, "rest": 0.1}, {"rest": 9}], ids=["phase", "calls"])
+def test_time_in_calls_that_may_have_been_a_wait_to_run_is_not_said_to_be_work(
+    times: dict[str, float], split: int, told: bool
+) -> None:
+    """As of goroutines that gave way to others: how long they waited isn't known."""
+    shakes = [*alike(split, **times, on_cpu=9.0), *alike(100 - split, **times)]
+    (sentence,) = diagnose(replace(handshakes_of(shakes), off_cpu=True))
+    assert ("; how much of that was waiting to run isn't known" in sentence) == told
+
+
 INSIDE = {"wait_peer": 1.0, "rest": 9.0, "off_cpu": 6.0, "off_cpu_runnable": 6.0}
 
 
@@ -271,7 +282,7 @@ def test_a_server_asleep_in_rest_is_told() -> None:
 MEANWHILE = {
     Part.QUEUE_HANDSHAKES: "busy with other handshakes",
     Part.QUEUE_OTHER: "busy with something else than handshakes",
-    Part.QUEUE_GOROUTINES: "busy with other goroutines",
+    Part.QUEUE_GOROUTINES: "busy with other goroutines or the runtime's own work",
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
     Part.QUEUE_ASLEEP: "slept elsewhere",
