@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 )
 
+// Never waits.
 func spin() {
 	for number := 0; ; number++ {
 		spun = number
@@ -19,6 +21,23 @@ func spin() {
 }
 
 var spun int
+
+type leaf struct{ before *leaf }
+
+var kept *leaf
+
+// Makes garbage all the time, beside so much that is kept that each collection takes long.
+func litter() {
+	for number := 0; number < 2000000; number++ {
+		kept = &leaf{kept}
+	}
+	debug.SetGCPercent(10)
+	for {
+		littered = make([]*leaf, 64)
+	}
+}
+
+var littered []*leaf
 
 // A key that takes its time, and works all the while.
 type slow struct {
@@ -33,8 +52,8 @@ func (s slow) Sign(random io.Reader, digest []byte, options crypto.SignerOpts) (
 	return s.Signer.Sign(random, digest, options)
 }
 
-// Shakes hands with whoever comes, beside so many goroutines that never wait, until its input ends.
-func serveBusy(spinning int, signing time.Duration) {
+// Shakes hands with whoever comes, beside so many goroutines at work, until its input ends.
+func serveBusy(work func(), working int, signing time.Duration) {
 	own := certificate("ecdsa")
 	if signing > 0 {
 		own.PrivateKey = slow{own.PrivateKey.(crypto.Signer), signing}
@@ -44,8 +63,8 @@ func serveBusy(spinning int, signing time.Duration) {
 		panic(err)
 	}
 	go greet(listener)
-	for i := 0; i < spinning; i++ {
-		go spin()
+	for i := 0; i < working; i++ {
+		go work()
 	}
 	fmt.Println("ready")
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)

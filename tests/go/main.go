@@ -3,7 +3,8 @@
 // A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519;
 // or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted;
 // or callbacks, for connections with all callbacks of crypto/tls; or busy, for a server that has so many other goroutines at
-// work as the second argument says, and signs for so long as the third says.
+// work as the second argument says, and signs for so long as the third says; or littering, for the same with goroutines that make
+// garbage; or restarts, for a server that starts itself anew.
 package main
 
 import (
@@ -74,10 +75,14 @@ func run(words []string) {
 		countCallbacks(4)
 		return
 	}
-	if words[0] == "busy" {
-		spinning, _ := strconv.Atoi(words[1])
+	if work := map[string]func(){"busy": spin, "littering": litter}[words[0]]; work != nil {
+		working, _ := strconv.Atoi(words[1])
 		signing, _ := time.ParseDuration(words[2])
-		serveBusy(spinning, signing)
+		serveBusy(work, working, signing)
+		return
+	}
+	if words[0] == "restarts" {
+		serveAnew()
 		return
 	}
 	if connections, err := strconv.Atoi(words[0]); err == nil {

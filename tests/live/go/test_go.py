@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,22 @@ OUTCOMES = ("success", "failure", "closed", "retry")
 CONNECTIONS = 800  # an eighth of each kind of tests/go/counted.go, but twice as many that recover
 
 
-class GoProgram:
-    """The program, which waits to be told to begin."""
+def built(name: str) -> Path:
+    """The program of that name."""
+    path = BUILT / name
+    if not path.is_file():
+        missing = path.parent / f"{name}.missing"
+        leave_out(missing.read_text().strip() if missing.is_file() else f"run tools/for-tests/setup-go {name}")
+    return path
 
-    def __init__(self, name: str, argument: str = str(CONNECTIONS)) -> None:
-        self._name, path = name, BUILT / name
-        if not path.is_file():
-            missing = path.parent / f"{name}.missing"
-            leave_out(missing.read_text().strip() if missing.is_file() else f"run tools/for-tests/setup-go {name}")
+
+class GoProgram:
+    """The program, which waits to be told to begin. `command`: what runs it, where that isn't the program itself."""
+
+    def __init__(self, name: str, argument: str = str(CONNECTIONS), command: Sequence[str | Path] = ()) -> None:
+        self._name, path = name, built(name)
         host = path.parent / f"{name}-host"  # of a library
-        words = [host, path, argument] if host.is_file() else [path, argument]
+        words = [*(command or ((host, path) if host.is_file() else (path,))), argument]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid
         assert self._process.stdout

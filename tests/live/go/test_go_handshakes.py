@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,9 @@ LEFT = "connection reset or closed by the peer"
 
 
 @contextmanager
-def started(name: str, *arguments: str) -> Iterator[GoProgram]:
+def started(name: str, *arguments: str, command: Sequence[str | Path] = ()) -> Iterator[GoProgram]:
     """The program of that name, which waits to be told to begin."""
-    program = GoProgram(name, *arguments)
+    program = GoProgram(name, *arguments, command=command)
     try:
         yield program
     finally:
