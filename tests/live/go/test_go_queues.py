@@ -15,10 +15,10 @@ import pytest
 from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow_to_shake_hands
 from tests.live.commands.handshakes import MEANWHILE, Shakes
-from tests.live.go.test_go import BUILT, NEEDED
+from tests.live.go.test_go import NEEDED, built
 from tests.live.handshakes.test_queue import said, sentences, sums
 from tests.live.servers.queues import felt_ns, quota
-from tests.machine import NEEDS_QUIET, leave_out
+from tests.machine import NEEDS_QUIET
 
 pytestmark = [pytest.mark.usefixtures("tracing"), NEEDS_QUIET]
 TIMES = 32
@@ -26,13 +26,13 @@ LATE_S = 0.05
 
 
 @contextmanager
-def server(name: str, spinning: int = 0, signing: str = "0s", *, before: Sequence[str] = ()) -> Iterator[tuple[int, int]]:
-    """A server on one processor at a time, with so many goroutines that never wait, whose key works for so long: its PID and
-    port. `before`: a command that becomes the server."""
-    if not (BUILT / name).is_file():
-        leave_out(f"run tools/for-tests/setup-go {name}")
+def server(
+    name: str, working: int = 0, signing: str = "0s", *, work: str = "busy", before: Sequence[str] = ()
+) -> Iterator[tuple[int, int]]:
+    """A server on one processor at a time, with so many goroutines at such a work (of tests/go/main.go), whose key works for so
+    long: its PID and port. `before`: a command that becomes the server."""
     process = subprocess.Popen(
-        [*before, str(BUILT / name), "busy", str(spinning), signing],
+        [*before, str(built(name)), work, str(working), signing],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -47,9 +47,10 @@ def server(name: str, spinning: int = 0, signing: str = "0s", *, before: Sequenc
         process.communicate()
 
 
-@pytest.mark.parametrize("name", NEEDED)
-def test_goroutines_that_wait_for_others_are_in_the_servers_queue(name: str) -> None:
-    with server(name, spinning=1) as (pid, port), Shakes(pid) as shakes:
+@pytest.mark.parametrize(("name", "work"), [*((name, "busy") for name in NEEDED), (NEEDED[-1], "littering")])
+def test_goroutines_that_wait_for_others_are_in_the_servers_queue(name: str, work: str) -> None:
+    """Those that collect garbage are among the others: who works isn't known, and the sentence doesn't say more."""
+    with server(name, working=1, work=work) as (pid, port), Shakes(pid) as shakes:
         felt = [felt_ns(port) for _ in range(TIMES)]
     parts = sums(shakes)
     assert len(shakes.singles) == TIMES
@@ -65,7 +66,7 @@ def test_goroutines_that_wait_for_others_are_in_the_servers_queue(name: str) -> 
 
 
 def test_a_quota_that_holds_a_go_program_is_told() -> None:
-    with server(NEEDED[-1], spinning=1) as (pid, port), quota(pid, 0.1), Shakes(pid) as shakes:
+    with server(NEEDED[-1], working=1) as (pid, port), quota(pid, 0.1), Shakes(pid) as shakes:
         felt = [felt_ns(port) for _ in range(TIMES // 8)]
     parts = sums(shakes)
     assert parts["queue_throttled"] > 0.5 * parts["queue"]

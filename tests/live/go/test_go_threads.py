@@ -68,7 +68,7 @@ def test_a_thread_without_a_processor_shows_in_its_handshakes() -> None:
 
 def test_nothing_is_told_of_a_goroutine_that_gave_way_to_another() -> None:
     """The runtime takes a processor away after 10 ms, of which no clock of the kernel's knows."""
-    with server(NEWEST, spinning=1, signing="30ms") as (pid, port):
+    with server(NEWEST, working=1, signing="30ms") as (pid, port):
         shakes, _ = shaken(pid, port)
     assert split(shakes.singles) == []
     assert min(single["parts_ns"]["private_key"] for single in shakes.singles) >= 10 * SIGNING_NS
