@@ -291,6 +291,7 @@ struct ssll_endpoint {
 
 /* Operations that the plan of a run doesn't number, as cookies of calls have them. */
 enum ssll_operation {
+	SSLL_OPERATION_FREE = 253,          /* what frees an SSL: only its entry has a site, for at_exit */
 	SSLL_OPERATION_PAUSE = 254,         /* ASYNC_pause_job, which comes back when its job goes on */
 	SSLL_OPERATION_STATE_MACHINE = 255, /* that all of OpenSSL's handshakes go through, within whatever call */
 };

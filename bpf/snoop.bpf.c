@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+#include "calls/freeing.bpf.h"
 #include "calls/go_calls.bpf.h"
 #include "common/programs.bpf.h"
 #include "labels/who.bpf.h"

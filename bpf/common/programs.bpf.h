@@ -16,7 +16,6 @@ asm(".pushsection .ssllatency.machine,\"\",@progbits\n.asciz \"registers of " MA
 /* Hooks, defined by the object. `stack` is the stack pointer at the function's entry. */
 static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
-static __always_inline int on_free(__u64 ssl);
 static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie);
 
 SEC("uprobe")
@@ -61,14 +60,6 @@ int at_both(struct pt_regs *ctx)
 		return on_exit(ctx, cookie, stack_before_return(ctx));
 	}
 	return on_entry(ctx, count_hit(cookie), stack_at_entry(ctx, cookie));
-}
-
-SEC("uprobe")
-int at_free(struct pt_regs *ctx)
-{
-	BEGIN_UPROBE(ctx, no_uprobe_program);
-	count_hit(bpf_get_attach_cookie(ctx));
-	return on_free(argument(ctx, 0));
 }
 
 SEC("uprobe")

@@ -177,50 +177,15 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	return 0;
 }
 
-static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 value)
-{
-	struct ssll_library *library = library_of(handshake->library);
-
-	return (__s32)value < 1 && library && is_job_paused(ssl, library);
-}
-
-static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
-{
-	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
-	struct ssll_start_key key = call_key(cookie, stack);
-	struct ssll_open_call *call = find_open_call(&key);
-	struct ssll_handshake *handshake;
-	struct ssll_thread *thread;
-	bool same_thread;
-
-	if (!leaves_call(ctx, cookie, &value) || !call)
-		return 0;
-	if (is_operation(cookie, SSLL_OPERATION_PAUSE))
-		return resume_job(stack);
-	ssl = call->ssl;
-	thread = lookup_or_init_thread();
-	same_thread = thread && thread->ssl == ssl;
-	if (thread)
-		leave_ssl(thread, call->outer, now);
-	forget_open_call(&key);
-	handshake = find_handshake(ssl, key.tgid);
-	if (!handshake || !handshake->depth || --handshake->depth)
-		return 0;
-	judge_split(handshake);
-	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
-	if (thread && thread->ssl)
-		lose_away(thread);
-	return continue_or_finish(handshake, ssl, cookie, value, now);
-}
-
-/* SSL_free of an SSL whose handshake hasn't ended. */
+/* SSL_free of an SSL whose handshake hasn't ended. Its sites are of the program for exits, which has most of what it takes: a
+ * program of its own would have it once more. */
 static __always_inline int on_free(__u64 ssl)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct ssll_handshake *handshake = find_handshake(ssl, this_process());
 	struct ssll_thread *thread = lookup_or_init_thread();
+	union handshake_end how = {.ending = SSLL_ENDING_ABANDONED, .end = SSLL_END_NONE};
 	struct ssll_library *library;
-	bool server = true;
 
 	if (!handshake)
 		return 0;
@@ -239,11 +204,53 @@ static __always_inline int on_free(__u64 ssl)
 		return 0;
 	look_who_left(handshake, ssl);
 	end_wait(handshake, ssl, now);
-	if (read_wanted_side(ssl, library, &server))
-		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_END_NONE, server, false, now);
-	else
-		close_handshake(ssl, this_process());
+	if (read_wanted_side(ssl, library, &how.server))
+		return finish_handshake(handshake, ssl, how.word, now);
+	close_handshake(ssl, this_process());
 	return 0;
+}
+
+static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 value)
+{
+	struct ssll_library *library = library_of(handshake->library);
+
+	return (__s32)value < 1 && library && is_job_paused(ssl, library);
+}
+
+static __always_inline int on_call_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+{
+	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
+	struct ssll_start_key key = call_key(cookie, stack);
+	struct ssll_open_call *call = find_open_call(&key);
+	struct ssll_handshake *handshake;
+	struct ssll_thread *thread;
+	bool same_thread;
+	__u32 end;
+
+	if (!leaves_call(ctx, cookie, &value) || !call)
+		return 0;
+	if (is_operation(cookie, SSLL_OPERATION_PAUSE))
+		return resume_job(stack);
+	ssl = call->ssl;
+	thread = lookup_or_init_thread();
+	same_thread = thread && thread->ssl == ssl;
+	if (thread)
+		leave_ssl(thread, call->outer, now);
+	forget_open_call(&key);
+	handshake = find_handshake(ssl, key.tgid);
+	if (!handshake || !handshake->depth || --handshake->depth)
+		return 0;
+	judge_split(handshake);
+	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
+	if (thread && thread->ssl)
+		lose_away(thread);
+	end = continue_or_end(handshake, ssl, cookie, value, now);
+	return end ? finish_handshake(handshake, ssl, end, now) : 0;
+}
+
+static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+{
+	return is_operation(cookie, SSLL_OPERATION_FREE) ? on_free(argument(ctx, 0)) : on_call_exit(ctx, cookie, stack);
 }
 
 #endif

@@ -110,64 +110,74 @@ static __always_inline __u64 own_socket(const struct ssll_handshake *handshake, 
 	return in_call && !(handshake->flags & SSLL_FLAG_FED) ? handshake->socket : 0;
 }
 
-/* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
- * just come back. */
-static __always_inline void finish_handshake(
-        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, enum ssll_end end, bool server, bool in_call, __u64 now)
+/* How a handshake ended, in a word that functions which aren't inlined return. `in_call`: a call of it has just come back,
+ * which none has of one that is freed. */
+union handshake_end {
+	struct {
+		__u8 ending; /* enum ssll_ending */
+		__u8 end;    /* enum ssll_end */
+		bool server;
+		bool in_call;
+	};
+	__u32 word; /* 0: it goes on */
+};
+
+static __always_inline struct ssll_cause_key cause_of(const struct ssll_handshake *handshake, const union handshake_end *how)
 {
-	struct ssll_library *library = library_of(handshake->library);
-	struct ssll_labels labels = {.ending = ending, .library = handshake->library};
-	__u32 tgid = this_process();
 	struct ssll_cause_key cause = {
-	        .error = end == SSLL_END_ERROR ? handshake->error : 0, /* others, the library has taken back */
+	        .error = how->end == SSLL_END_ERROR ? handshake->error : 0, /* others, the library has taken back */
 	        .state = SSLL_STATE_UNKNOWN,
 	        .library = handshake->library,
-	        .ending = ending,
-	        .end = end,
+	        .ending = how->ending,
+	        .end = how->end,
 	        .alert = handshake->alert,
 	        .sent = !!(handshake->flags & SSLL_FLAG_ALERT_SENT),
 	        .peer = handshake->flags / SSLL_FLAG_PEER & (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED),
 	};
+
+	return cause;
+}
+
+/* Counts under its labels and its ending a handshake that is over and was seen whole. */
+static __always_inline void count_handshake(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library,
+        const union handshake_end *how, __u64 now)
+{
+	struct ssll_labels labels = {.ending = how->ending, .library = handshake->library};
+	struct ssll_cause_key cause = cause_of(handshake, how);
 	bool of_go = handshake->flags & SSLL_FLAG_GOROUTINE; /* which no more probes would tell more of */
+	bool server = how->server;
 	__u64 state = 0;
 
-	if (!library)
-		return;
-	if (handshake->flags & SSLL_FLAG_PARTIAL) {
-		count(&handshake_counters.partial);
-		close_handshake(ssl, tgid);
-		return;
-	}
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
 		count(&handshake_counters.slept);
 	if (handshake->flags & SSLL_FLAG_BOUNDED)
 		count(&handshake_counters.bounded);
 	if (server && !handshake->socket && !of_go)
 		count(&handshake_counters.without_socket);
-	if (ending == SSLL_ENDING_FAILURE && !has_libssl_error(handshake) && !of_go)
+	if (how->ending == SSLL_ENDING_FAILURE && !has_libssl_error(handshake) && !of_go)
 		count(&handshake_counters.unexplained);
 	forget_arrivals(handshake);
 	if (server)
 		find_retry(handshake, ssl, library);
 	complete_parts(handshake, server, now);
 	set_label(&labels, SSLL_LABEL_ROLE, server);
-	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
+	set_label(&labels, SSLL_LABEL_PROCESS, this_process());
 	read_labels(ssl, library, &labels);
 	if (!means_session(ssl, library, &labels))
 		handshake->flags &= ~SSLL_FLAG_CACHE;
 	if (of_go && server)
 		set_go_signature(&labels, handshake);
 	read_names(ssl, library, &labels);
-	find_endpoint(ssl, library, server, in_call, &labels);
+	find_endpoint(ssl, library, server, how->in_call, &labels);
 	if (server && handshake_config.certificates)
-		note_certificate(ssl, library, &labels, own_socket(handshake, in_call));
+		note_certificate(ssl, library, &labels, own_socket(handshake, how->in_call));
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
 	cause.tgid = add_times(&labels, handshake);
 	if (handshake->pauses)
 		count(&handshake_counters.paused);
-	if (ending == SSLL_ENDING_SUCCESS) {
+	if (how->ending == SSLL_ENDING_SUCCESS) {
 		add_labels(&labels, cause.tgid);
 		add_key(handshake, &labels, cause.tgid);
 	} else {
@@ -178,10 +188,28 @@ static __always_inline void finish_handshake(
 	if (handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL] >=
 	        *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
-	if (end != SSLL_END_NONE && keeps_failing(library))
+}
+
+/* The handshake is over: counts it, and closes its record. Not inlined: a program takes the longer to load the longer it is,
+ * and has this once. */
+__noinline int finish_handshake(struct ssll_handshake *handshake, __u64 ssl, __u32 end, __u64 now)
+{
+	const union handshake_end how = {.word = end};
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+
+	if (!handshake || !library)
+		return 0;
+	if (handshake->flags & SSLL_FLAG_PARTIAL) {
+		count(&handshake_counters.partial);
+		close_handshake(ssl, this_process());
+		return 0;
+	}
+	count_handshake(handshake, ssl, library, &how, now);
+	if (how.end != SSLL_END_NONE && keeps_failing(library))
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else
-		close_handshake(ssl, tgid);
+		close_handshake(ssl, this_process());
+	return 0;
 }
 
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */
@@ -213,25 +241,27 @@ static __noinline bool has_succeeded(__u64 cookie, __u64 value)
 	return succeeded(cookie, value);
 }
 
-/* Not inlined: the verifier looks at it once, instead of after each way through the call that came back. */
-__noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, __u64 cookie, __u64 value, __u64 now)
+/*
+ * What a call that came back means for its handshake. Returns how that has ended, as handshake_end's word. Not inlined: the
+ * verifier looks at it once, instead of after each way through the call that came back.
+ */
+__noinline __u32 continue_or_end(struct ssll_handshake *handshake, __u64 ssl, __u64 cookie, __u64 value, __u64 now)
 {
 	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+	union handshake_end how = {.ending = SSLL_ENDING_SUCCESS, .end = SSLL_END_NONE, .server = true, .in_call = true};
+	bool success = has_succeeded(cookie, value);
 	struct verdict verdict;
-	bool server = true, success = has_succeeded(cookie, value);
 
 	if (!handshake || !library)
 		return 0;
-	if (!read_wanted_side(ssl, library, &server)) {
+	if (!read_wanted_side(ssl, library, &how.server)) {
 		close_handshake(ssl, this_process());
 		return 0;
 	}
-	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, library)) {
-		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_END_NONE, server, true, now);
-		return 0;
-	}
+	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, library))
+		return how.word;
 	if (success) { /* early data: the application goes on, and comes back */
-		keep_endpoint(ssl, library, server);
+		keep_endpoint(ssl, library, how.server);
 		handshake->waiting = SSLL_PART_WAIT_APPLICATION;
 		return 0;
 	}
@@ -248,13 +278,13 @@ __noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, _
 		}
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			begin_offload_wait(handshake);
-		keep_endpoint(ssl, library, server);
+		keep_endpoint(ssl, library, how.server);
 		return 0;
 	}
 	keep_returned_error(handshake, ssl, (__s32)value, library);
-	finish_handshake(handshake, ssl, verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,
-	        verdict.end, server, true, now);
-	return 0;
+	how.ending = verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED;
+	how.end = verdict.end;
+	return how.word;
 }
 
 #endif

@@ -139,10 +139,13 @@ static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
-static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
+/* The wait before a call ends. Not inlined, as several functions end one. */
+__noinline int end_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
 {
-	__u32 part = handshake->waiting;
+	__u32 part = handshake ? handshake->waiting : 0;
 
+	if (!handshake)
+		return 0;
 	handshake->unsplit_since_ns = 0;
 	if (part == SSLL_PART_WAIT_OFFLOAD)
 		end_offload_wait(handshake, now);
@@ -151,12 +154,16 @@ static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 ssl
 	else
 		add_part(handshake, part, now - handshake->since_ns);
 	handshake->waiting = 0;
+	return 0;
 }
 
-/* Adds up a call that came back: the time in it, and in the phase that is open; that of a paused job stays open. */
-static __always_inline void close_call(
+/* Adds up a call that came back: the time in it, and in the phase that is open; that of a paused job stays open. `thread`: NULL
+ * where it isn't known. Not inlined, as several functions end one. */
+__noinline int close_call(
         struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now)
 {
+	if (!handshake)
+		return 0;
 	if (!sees_phases(handshake))
 		handshake->flags |= SSLL_FLAG_UNPHASED;
 	drop_unseen_phase(handshake);
@@ -173,6 +180,7 @@ static __always_inline void close_call(
 	add_gone(handshake, now);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;
+	return 0;
 }
 
 /* A callback has jumped out of the call that is open in this thread. */

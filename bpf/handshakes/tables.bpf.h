@@ -250,12 +250,13 @@ static __always_inline void add_cause(const struct ssll_cause_key *cause, __u64 
 	add_tally(lookup_or_init_shared(&causes, cause, &blank_tally, SSLL_SHARED_CAUSES, MOST_OF(SSLL_CAUSES)), duration_ns);
 }
 
-static __always_inline void add_label(__u32 tgid, __u16 label, __u16 library, __u64 value)
+__noinline int add_label(__u32 tgid, __u32 label, __u32 library, __u64 value)
 {
 	struct ssll_mix_key key = {.tgid = tgid, .label = label, .library = library, .value = value};
 	const __u64 none = 0;
 
 	count_or_map_full(lookup_or_init_shared(&mix, &key, &none, SSLL_SHARED_MIX, MOST_OF(SSLL_MIX)));
+	return 0;
 }
 
 /* Whether the label's values are codes that each library has names of its own for. */

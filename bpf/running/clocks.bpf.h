@@ -67,9 +67,11 @@ static __always_inline __u64 run_delay_of(struct task_struct *task)
 	return bpf_core_field_exists(task->sched_info.run_delay) ? BPF_CORE_READ(task, sched_info.run_delay) : 0;
 }
 
-/* The time that quotas held the thread's control groups, those above it included, ns; 0 where the kernel has no quotas. */
-static __always_inline __u64 throttled_of(struct task_struct *task)
+/* The time that quotas held the thread's control groups, those above it included, ns; 0 where the kernel has no quotas.
+ * `thread` is the address of its struct task_struct. Not inlined: eight levels are long, and several functions ask for them. */
+__noinline __u64 throttled_of(__u64 thread)
 {
+	struct task_struct *task = (struct task_struct *)thread;
 	struct task_group *group;
 	__u64 throttled_ns = 0;
 
@@ -142,7 +144,7 @@ static __always_inline void read_clocks(struct task_struct *task, __u32 tid, str
 	clocks->tid = tid;
 	clocks->run_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
 	clocks->delay_ns = run_delay_of(task);
-	clocks->throttled_ns = throttled_of(task);
+	clocks->throttled_ns = throttled_of((__u64)task);
 	clocks->sleeps = BPF_CORE_READ(task, nvcsw);
 	clocks->switches = clocks->sleeps + BPF_CORE_READ(task, nivcsw);
 	clocks->is_off = bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu);

@@ -256,6 +256,7 @@ class Label(IntEnum):
 
 
 class Operation(IntEnum):
+    FREE = 253
     PAUSE = 254
     STATE_MACHINE = 255
 

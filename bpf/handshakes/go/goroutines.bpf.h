@@ -106,27 +106,25 @@ static __always_inline void end_in_call(
 	handshake->since_ns = now;
 }
 
-/* The call that makes a handshake has returned an error, or none. */
-__noinline int end_go_handshake(struct ssll_handshake *handshake, __u64 connection, __u64 itab, __u64 error, __u64 now)
+/* The call that makes a handshake has returned an error, or none. Returns how the handshake has ended, as handshake_end's word.
+ */
+__noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connection, __u64 itab, __u64 error)
 {
 	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
-	struct verdict verdict = success();
-	__u8 ending = SSLL_ENDING_SUCCESS;
-	bool server = true;
+	union handshake_end how = {.ending = SSLL_ENDING_SUCCESS, .end = SSLL_END_NONE, .server = true, .in_call = true};
 
 	if (!handshake || !library)
 		return 0;
 	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
 	if (!is_go_socket(connection, library) && !handshake->parts[SSLL_PART_WAIT_UNKNOWN])
 		handshake->flags |= SSLL_FLAG_SLEPT;
-	read_go_server(connection, library, &server);
+	read_go_server(connection, library, &how.server);
 	if (itab) {
-		verdict = judge_go_handshake(handshake, itab, error, library);
+		how.end = judge_go_handshake(handshake, itab, error, library).end;
 		note_sent_alert(handshake, connection, library);
-		ending = verdict.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED;
+		how.ending = how.end == SSLL_END_ERROR ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED;
 	}
-	finish_handshake(handshake, connection, ending, itab ? verdict.end : SSLL_END_NONE, server, true, now);
-	return 0;
+	return how.word;
 }
 
 static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
@@ -137,6 +135,7 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	struct ssll_library *library;
 	struct ssll_frame frame;
 	__u64 now = bpf_ktime_get_ns();
+	__u32 end;
 
 	if (!is_traced(key.tgid))
 		return 0;
@@ -148,7 +147,8 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	if (!handshake || !library)
 		return 0;
 	end_in_call(ctx, library, handshake, now);
-	return end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1), now);
+	end = end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1));
+	return end ? finish_handshake(handshake, frame.connection, end, now) : 0;
 }
 
 enum {

@@ -107,9 +107,12 @@ class Probing:
 
     def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
         names, attach = self._programs.of(sites.image), self._linker.attach
-        links += attach(sites.image, names.free, sites.frees)
         links += attach(sites.image, names.error, sites.errors)
-        links += attach(sites.image, names.exit, sites.exits)
+        if names.free == names.exit:
+            links += attach(sites.image, names.exit, sites.frees + sites.exits)
+        else:
+            links += attach(sites.image, names.free, sites.frees)
+            links += attach(sites.image, names.exit, sites.exits)
         if not self._session:
             links += attach(sites.image, names.at_return, sites.returns, at_return=True)
 

@@ -127,7 +127,10 @@ def sites_of(
             continue
         for probe in planned.probes:
             if operation.only_entry:
-                (frees if operation.ssl_argument else errors).append(site(probe))
+                if operation.ssl_argument:
+                    frees.append(site(probe, abi.Operation.FREE << abi.Cookie.OPERATION))
+                else:
+                    errors.append(site(probe))
                 continue
             value = cookie(probe, operation, numbers[planned.operation], library, windowed=windowed)
             by_role[probe.role].append(site(probe, value))

@@ -16,6 +16,7 @@ from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
+from ssllatency.engines.attach.probing import Programs
 from ssllatency.engines.attach.sites import Sites, certificate_paths
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.goroutines import Goroutines
@@ -54,6 +55,7 @@ from ssllatency.probes.plan import HandshakeSites
 from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
+_PROGRAMS = Programs(free="at_exit")
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _MORE_BELOW = ("at_phase_end", "at_phase")
 _MORE_OF_GO = ("at_go_phase_end", "at_go_phase")
@@ -85,7 +87,7 @@ class HandshakeSession:
         base = replace(request.base, images=tuple(watched(self._images, self._images)))
         more = (*_MORE, *_more_of_go(request))
         self.attachment = Attachment(
-            base, "handshakes", more=more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
+            base, "handshakes", _PROGRAMS, more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
         )
         self._opened = ExitStack()
         self._watches_wakes = False

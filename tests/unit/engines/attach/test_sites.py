@@ -13,6 +13,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.plan import CONSTANTS, FilePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
 from ssllatency.stacks.boringssl.stack import BoringSsl
+from ssllatency.stacks.openssl.operations import FATAL
 from ssllatency.stacks.openssl.stack import OpenSsl
 
 
@@ -88,6 +89,14 @@ def test_sites_go_by_role_and_operations_by_number() -> None:
     assert [offset for offset, _ in sites.entries] == [0x110]
     assert [offset for offset, _ in sites.exits] == [0x130]
     assert [(offset, field(value, abi.Cookie.OPERATION, 8)) for offset, value in sites.returns] == [(0x200, 1)]
+
+
+def test_sites_that_free_an_ssl_are_known_by_their_operation() -> None:
+    """As a program for exits has them as well. Those of errors have a cookie of another kind."""
+    planned = (OperationPlan(name, 0x100, 50, "", (probe(Role.ENTRY, 0x100),)) for name in ("SSL_free", FATAL))
+    sites = sites_of(image(*planned), [], 0)
+    assert [field(value, abi.Cookie.OPERATION, 8) for _, value in sites.frees] == [abi.Operation.FREE]
+    assert [field(value, abi.Cookie.OPERATION, 8) for _, value in sites.errors] == [0]
 
 
 @pytest.mark.parametrize(
