@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import ssllatency
@@ -42,8 +43,14 @@ def is_outdated(path: Path) -> bool:
     if _of_package("bpf").exists():
         return False
     folder, built_s = sources_path(), path.stat().st_mtime
-    sources = (folder / f"{path.name.removesuffix('.o')}.c", *folder.rglob("*.h"))
-    return any(source.stat().st_mtime > built_s for source in sources if source.exists())
+    source = folder / f"{path.name.removesuffix('.o')}.c"
+    return _headers_changed_s(folder) > built_s or (source.exists() and source.stat().st_mtime > built_s)
+
+
+@cache
+def _headers_changed_s(folder: Path) -> float:
+    """Return when the last of the headers was changed. They are many, and a command opens several objects."""
+    return max((header.stat().st_mtime for header in folder.rglob("*.h")), default=0.0)
 
 
 def open_object(name: str) -> BpfObject:

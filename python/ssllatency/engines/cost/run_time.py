@@ -12,9 +12,8 @@ import random
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from statistics import median
 
 from ssllatency.engines.bpf import kernel
 
@@ -88,13 +87,19 @@ class TypicalRun:
     def ns(self) -> float | None:
         """The mean time of a run by what was measured so far, however little it is; None where nothing was."""
         if self._means:
-            return median(self._means)
+            return _median(self._means)
         return self._block_ns / self._block_runs if self._block_runs else None
 
     @property
     def settled_ns(self) -> float | None:
         """The mean time of a run, None as long as one interrupted run could still be most of it."""
         return self.ns if len(self._means) >= _SETTLED_BLOCKS or self.runs >= ENOUGH_RUNS else None
+
+
+def _median(values: Collection[float]) -> float:
+    """As statistics.median, a module that brings in fractions and decimals, and would be brought in at each start for this."""
+    ascending, middle = sorted(values), len(values) // 2
+    return ascending[middle] if len(values) % 2 else (ascending[middle - 1] + ascending[middle]) / 2
 
 
 class RunTime:
