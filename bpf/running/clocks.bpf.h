@@ -187,12 +187,15 @@ static __always_inline __u64 run_between(const struct ssll_clocks *before, const
 	return run_since_switch(now);
 }
 
-/* Adds what the thread did in `duration_ns` until `now`, at whose borders its clocks stood so. */
-static __always_inline void add_doings(struct ssll_handshake *handshake, const struct ssll_clocks *before,
-        const struct ssll_clocks *after, __u64 duration_ns, __u64 now)
+/* Adds what the thread did in `duration_ns` until `now`, at whose borders its clocks stood so. Not inlined: the verifier would
+ * follow it for each sample that they may be of. */
+__noinline int add_doings(struct ssll_handshake *handshake, const struct ssll_clocks *before, const struct ssll_clocks *after,
+        __u64 duration_ns, __u64 now)
 {
 	__u64 left_ns = duration_ns, delay_ns, throttled_ns, busy_ns, run_ns;
 
+	if (!handshake || !before || !after)
+		return 0;
 	delay_ns = take_of(&left_ns, before->delay_ns, after->delay_ns);
 	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
 	busy_ns = take_of(&left_ns, before->busy_ns, after->busy_ns);
@@ -202,25 +205,33 @@ static __always_inline void add_doings(struct ssll_handshake *handshake, const s
 	handshake->parts[SSLL_PART_QUEUE_HANDSHAKES] += busy_ns;
 	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, busy_ns, run_ns);
 	handshake->parts[SSLL_PART_QUEUE_ASLEEP] += left_ns;
+	return 0;
 }
 
 /*
- * The same of the thread that a goroutine runs on now, whose clocks stood so at `at_ns`, before or after it became ready: at
- * least so much passed since then, as what passed before is taken from each. Work of the thread is other goroutines', or the
- * runtime's own; none is told where it had a processor then and slept since, as its clock may have stood still for a tick.
- * Whether it slept doesn't matter: which other threads might have come isn't known.
+ * The same of the thread that a goroutine runs on now, whose clocks stood as in the sample, taken before or after it became
+ * ready: at least so much passed since then, as what passed before is taken from each. Work of the thread is other goroutines',
+ * or the runtime's own; none is told where it had a processor then and slept since, as its clock may have stood still for a
+ * tick. Whether it slept doesn't matter: which other threads might have come isn't known.
  */
-static __always_inline void add_go_doings(struct ssll_handshake *handshake, const struct ssll_clocks *before, __u64 at_ns,
+__noinline int add_go_doings(struct ssll_handshake *handshake, const struct ssll_sample *sample,
         const struct ssll_clocks *after, __u64 duration_ns, __u64 now)
 {
-	__u64 left_ns = less(now, at_ns), early_ns = less(left_ns, duration_ns), delay_ns, throttled_ns, run_ns;
+	__u64 left_ns, early_ns, delay_ns, throttled_ns, run_ns;
+	const struct ssll_clocks *before;
 
+	if (!handshake || !sample || !after)
+		return 0;
+	before = &sample->clocks;
+	left_ns = less(now, sample->at_ns);
+	early_ns = less(left_ns, duration_ns);
 	delay_ns = take_of(&left_ns, before->delay_ns, after->delay_ns);
 	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
 	run_ns = before->is_off || after->sleeps == before->sleeps ? run_between(before, after, now) : 0;
 	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += less(delay_ns, early_ns);
 	handshake->parts[SSLL_PART_QUEUE_THROTTLED] += less(throttled_ns, early_ns);
 	handshake->parts[SSLL_PART_QUEUE_GOROUTINES] += less(take_of(&left_ns, 0, run_ns), early_ns);
+	return 0;
 }
 
 #endif

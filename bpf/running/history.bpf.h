@@ -7,6 +7,7 @@
 #ifndef HISTORY_BPF_H
 #define HISTORY_BPF_H
 
+#include "common/histogram.bpf.h"
 #include "running/clocks.bpf.h"
 
 enum {
@@ -112,21 +113,20 @@ static __always_inline __u64 distance_of(const struct ssll_sample *sample, __u64
 	return sample->at_ns > moment ? sample->at_ns - moment : moment - sample->at_ns;
 }
 
-/* Which of the ring's samples is nearest to the moment. Not inlined: the verifier would follow each of the ways through it with
- * each of those before it. */
+/* Which of the ring's samples is nearest to the moment. Not inlined, and without a branch: the verifier would follow each of
+ * the ways through it with each of those before it. */
 __noinline __u32 nearest_in(const struct ssll_ring *ring, __u64 moment)
 {
-	__u64 least_ns = ~0ULL, distance_ns;
-	__u32 nearest = 0;
+	__u64 least_ns = 1ULL << 62, nearest = 0;
 
 	if (!ring)
 		return 0;
 	for (__u32 i = 0; i < SSLL_SAMPLES; i++) {
-		distance_ns = distance_of(&ring->samples[i], moment);
-		if (distance_ns < least_ns) {
-			least_ns = distance_ns;
-			nearest = i;
-		}
+		__u64 after_ns = ring->samples[i].at_ns - moment, negative = (__s64)after_ns >> 63;
+		__u64 distance_ns = (after_ns ^ negative) - negative, nearer = -greater(least_ns, distance_ns);
+
+		least_ns += (distance_ns - least_ns) & nearer;
+		nearest += (i - nearest) & nearer;
 	}
 	return nearest;
 }
@@ -175,7 +175,7 @@ __noinline int add_meanwhile(
 		return 0;
 	read_own_clocks(thread, now);
 	if (handshake->flags & SSLL_FLAG_GOROUTINE && sample)
-		add_go_doings(handshake, before, sample->at_ns, &thread->clocks, duration_ns, now);
+		add_go_doings(handshake, sample, &thread->clocks, duration_ns, now);
 	else if (!(handshake->flags & SSLL_FLAG_GOROUTINE))
 		add_doings(handshake, before, &thread->clocks, duration_ns, now);
 	return 0;
