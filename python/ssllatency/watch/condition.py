@@ -73,6 +73,11 @@ class Condition:
         """All of them, each once, in their order."""
         return tuple(dict.fromkeys(comparison for chain in self.alternatives for comparison in chain))
 
+    @property
+    def needs_functions(self) -> bool:
+        """Whether it can't be told from handshakes alone."""
+        return any(comparison.metric.subject.of_function for comparison in self.comparisons)
+
     def verdict(self, values: Mapping[Threshold, float | None]) -> tuple[ThresholdValue, ...]:
         """The readings of the first alternative that holds; () where none does."""
         for chain in self.alternatives:

@@ -77,12 +77,14 @@ class MetricFigure:
 
 @dataclass(frozen=True)
 class MetricSubject:
-    """A thing that is measured. `default` is the figure that is meant where none is named, "" where one must be."""
+    """A thing that is measured. `default` is the figure that is meant where none is named, "" where one must be. `of_function`:
+    it is of calls of a function, not of handshakes."""
 
     name: str
     sample: Callable[[Snapshot], IntervalSample]
     figures: tuple[str, ...]
     default: str = ""
+    of_function: bool = False
 
 
 @dataclass(frozen=True)
@@ -289,9 +291,10 @@ def function_subjects() -> Subjects:
     for name, operation in BY_NAME.items():
         known = operation.convention is not Convention.NONE
         outcomes = _OUTCOMES if known else {}
-        subjects.append(MetricSubject(name, _calls(name, Outcome.SUCCESS if known else Outcome.UNKNOWN), _TIMED))
+        calls = _calls(name, Outcome.SUCCESS if known else Outcome.UNKNOWN)
+        subjects.append(MetricSubject(name, calls, _TIMED, of_function=True))
         for word, outcome in outcomes.items():
-            subjects.append(MetricSubject(f"{name} {word}", _calls(name, outcome), _COUNTED, "share"))
+            subjects.append(MetricSubject(f"{name} {word}", _calls(name, outcome), _COUNTED, "share", of_function=True))
     return {subject.name: subject for subject in subjects}
 
 

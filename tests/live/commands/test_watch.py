@@ -66,6 +66,7 @@ def test_a_server_that_is_slow_for_a_while_leaves_one_recording(certificates: Pa
     assert (incident["condition"], incident["cut_short"]) == (WHEN, False)
     assert incident["recording"] == str(next(folder.iterdir()))
     assert incident["intervals"] == len(recording.intervals)
+    assert not any(interval.series for interval in recording.intervals), "reads and writes had probes"
     [reading] = incident["readings"]
     assert reading["value"] > reading["limit"] == NAP_S * 500_000_000
     callbacks = [mean_ns(interval, Part.CALLBACKS) for interval in recording.intervals]

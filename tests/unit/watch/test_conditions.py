@@ -372,3 +372,11 @@ def test_without_a_condition_nothing_fails() -> None:
     fail_if = FailIf(None)
     fail_if.take(SLOW)
     assert fail_if.status() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [("handshake p99 > 5ms and failure > 5%", False), ("handshake p99 > 5ms or SSL_read failure > 5%", True)],
+)
+def test_what_can_be_told_from_handshakes_alone(text: str, needs: bool) -> None:
+    assert parse(text, SUBJECTS).needs_functions is needs

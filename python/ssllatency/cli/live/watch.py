@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--when", type=options.condition, required=True, metavar="CONDITION",
                         help="what is waited for: 'handshake p99 > 50ms for 10s', 'failure share > 5%% for 1m'")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FOLDER", help="write a recording of each incident into this folder")
+    parser.add_argument("--functions", action="store_true",
+                        help="record the calls of functions too, where the condition is about handshakes alone")  # fmt: skip
     parser.add_argument("--before", type=options.seconds, default=_BEFORE_S, metavar="TIME",
                         help="record so much of the time before the condition holds (2m)")  # fmt: skip
     parser.add_argument("--after", type=options.seconds, default=_AFTER_S, metavar="TIME",
@@ -77,9 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
+        session, follower = handshake_sources.attach(_wanted(arguments), resolved, arguments, stack)
         earlier = session.read(per_interval=True)
-        live.announce(resolved, arguments.duration, what=f"functions and handshakes until {arguments.when.text!r} holds")
+        what = "functions and handshakes" if Ability.FUNCTIONS in session.abilities else "handshakes"
+        live.announce(resolved, arguments.duration, what=f"{what} until {arguments.when.text!r} holds")
         watcher = _watcher(arguments, folder, action)
 
         def look() -> None:
@@ -94,6 +97,12 @@ def run(arguments: argparse.Namespace) -> int:
     if action:
         action.wait()
     return 0
+
+
+def _wanted(arguments: argparse.Namespace) -> Ability:
+    """What is measured: reads and writes get a probe only where they are asked for."""
+    needs_functions = arguments.functions or arguments.when.needs_functions
+    return Ability.HANDSHAKES | Ability.FUNCTIONS if needs_functions else Ability.HANDSHAKES
 
 
 def _watcher(arguments: argparse.Namespace, folder: Folder | None, action: Action | None) -> Watcher:
