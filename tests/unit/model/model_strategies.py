@@ -18,6 +18,7 @@ durations_ns = st.one_of(
 
 _REASONS = {
     Outcome.SUCCESS: [],
+    Outcome.UNKNOWN: [],
     Outcome.RETRY: ["WANT_READ", "WANT_ASYNC"],
     Outcome.CLOSED: ["ZERO_RETURN"],
     Outcome.FAILURE: ["SSL", "SYSCALL"],
