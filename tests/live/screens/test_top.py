@@ -95,6 +95,8 @@ def test_what_is_seen_is_what_clients_did(certificates: Path, short_folder: Path
         pid = top_process(terminal)
         links = links_of(pid)
         assert links_left(links) == links != set()
+        terminal.press("5")
+        terminal.wait_for(lambda text: "ssllatency top --functions" in text)
         terminal.press("Tab")
         worker = children(server.master_pid)[0]
         terminal.wait_for(lambda text: f"nginx({worker})" in text)
@@ -121,6 +123,7 @@ def test_what_is_seen_is_what_clients_did(certificates: Path, short_folder: Path
     recording = from_text(file.read_text(), "x")
     counts = [total(interval.handshakes, Ending.SUCCESS) for interval in recording.intervals if interval.handshakes]
     assert sum(group.count for group in counts if group) > 0
+    assert not any(interval.series for interval in recording.intervals), "reads and writes had probes"
     assert not recording.runs[0].notes
 
 

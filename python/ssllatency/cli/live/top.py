@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--once", action="store_true", help="print what happened in one interval, and end")
     parser.add_argument("--view", metavar="VIEW", default="service",
                         help="what rows stand for at first: service, process, function, a label of --by (service)")  # fmt: skip
+    parser.add_argument("--functions", action="store_true",
+                        help="measure the calls of functions too; --view function does")  # fmt: skip
     parser.add_argument("--sort", metavar="COLUMN", default="rate",
                         help="the column that orders the rows at first: name, rate, failed, p50, p99, … (rate)")  # fmt: skip
     parser.add_argument(
@@ -78,9 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshake_sources.attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack)
+        session, follower = handshake_sources.attach(_wanted(arguments, choice), resolved, arguments, stack)
         duration = arguments.interval if arguments.once else arguments.duration
-        live.announce(resolved, duration, what="functions and handshakes")
+        functions = Ability.FUNCTIONS in session.abilities
+        live.announce(resolved, duration, what="functions and handshakes" if functions else "handshakes")
         end = End(resolved, duration, follower)
         reader = Reader(session, resolved, end, arguments.max_groups)
         if lines:
@@ -111,6 +114,14 @@ def _choice(arguments: argparse.Namespace) -> ViewChoice:
     if arguments.sort not in keys:
         raise SsllatencyError(f"--sort is one of {', '.join(keys)}.", 2)
     return ViewChoice(view=view, sort=arguments.sort, contains=arguments.filter)
+
+
+def _wanted(arguments: argparse.Namespace, choice: ViewChoice) -> Ability:
+    """What is measured: reads and writes get a probe only where functions are asked for."""
+    from ssllatency.model.live.reading import FUNCTION
+
+    functions = arguments.functions or choice.view == FUNCTION
+    return Ability.HANDSHAKES | Ability.FUNCTIONS if functions else Ability.HANDSHAKES
 
 
 def _falls_back() -> bool:

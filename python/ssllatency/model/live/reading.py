@@ -21,13 +21,15 @@ UNKNOWN = "unknown"
 @dataclass(frozen=True)
 class LiveReading:
     """Everything counted so far. `services` names the service of each process by its PID; `own_cpu_s` is the processor time
-    that the tool itself has taken so far. `ended`: the processes that are told apart no more from this reading on, as
-    model/live/ended.py has it; before anything is compared with an earlier reading, that has to be folded in the same way."""
+    that the tool itself has taken so far. `functions`: whether calls of functions are measured. `ended`: the processes that are
+    told apart no more from this reading on, as model/live/ended.py has it; before anything is compared with an earlier reading,
+    that has to be folded in the same way."""
 
     snapshot: Snapshot
     services: Mapping[int, str] = field(default_factory=dict)
     own_cpu_s: float = 0.0
     ended: Mapping[int, str] = field(default_factory=dict)
+    functions: bool = True
 
     @cached_property
     def processes(self) -> frozenset[int]:
@@ -40,11 +42,12 @@ class LiveReading:
         return datetime.fromisoformat(self.snapshot.started).timestamp() + self.snapshot.duration_s
 
 
-def views(by: Sequence[Label]) -> tuple[str, ...]:
-    """The views that there are where handshakes are grouped by these labels: services first, functions last."""
+def views(by: Sequence[Label], *, functions: bool = True) -> tuple[str, ...]:
+    """The views that there are where handshakes are grouped by these labels: services first, functions last, where their calls
+    are measured."""
     labels = [str(label) for label in by if label not in (Label.PROCESS, Label.RESUMED)]
     processes = [SERVICE, str(Label.PROCESS)] if Label.PROCESS in by else []
-    return (*processes, *labels, FUNCTION)
+    return (*processes, *labels, *([FUNCTION] if functions else []))
 
 
 def processes_of(snapshot: Snapshot) -> frozenset[int]:

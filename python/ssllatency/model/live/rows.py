@@ -62,7 +62,7 @@ def whole(snapshot: Snapshot) -> LiveRow:
     """All handshakes as one row."""
     groups = snapshot.handshakes.groups if snapshot.handshakes else ()
     retries = sum(series.count for series in snapshot.series if series.outcome is Outcome.RETRY)
-    return _row_of("", list(groups), snapshot.duration_s, retries)
+    return _row_of("", list(groups), snapshot.duration_s, retries if snapshot.series else None)
 
 
 def handshakes_of(row: LiveRow) -> Handshakes:
@@ -74,7 +74,8 @@ def _row(name: str, groups: list[Group], snapshot: Snapshot, *, tells_processes:
     of_groups = [group.process.pid if group.process else 0 for group in groups if labels_of(group)]
     pids, ended = frozenset(pid for pid in of_groups if pid), 0 in of_groups
     retries = None
-    if tells_processes and pids and not ended:  # the calls of ended processes aren't told apart
+    # The calls of ended processes aren't told apart, and where no calls are measured there is none of them.
+    if tells_processes and pids and not ended and snapshot.series:
         retried = (series for series in snapshot.series if series.outcome is Outcome.RETRY and series.pid in pids)
         retries = sum(series.count for series in retried)
     return _row_of(name, groups, snapshot.duration_s, retries, pids)

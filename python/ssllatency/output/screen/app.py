@@ -166,7 +166,7 @@ class TopApp(App[None]):
     def _views(self) -> Sequence[str]:
         newest = self._history.newest
         handshakes = newest.snapshot.handshakes if newest else None
-        return views(handshakes.by) if handshakes else (FUNCTION,)
+        return views(handshakes.by, functions=newest.functions) if newest and handshakes else (FUNCTION,)
 
     def _draw(self, width: int, height: int) -> Text:
         history = self._shown_history

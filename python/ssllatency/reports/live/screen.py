@@ -176,6 +176,7 @@ def explanation(views: Sequence[str]) -> list[str]:
         ("Up Down j k", "choose a row (PageUp PageDown Home End: further)"),
         (" ".join(VIEW_KEYS), ", ".join(map(title, VIEW_KEYS.values()))),
         *([("", f"{' and '.join(absent)} need --by: ssllatency top --by port,sni")] if absent else []),
+        *([("", "functions need --functions")] if FUNCTION not in views else []),
         ("Tab, Shift-Tab", f"the next or previous view: {', '.join(map(title, views))}"),
         ("< >", "order rows by another column; i: the other way round"),
         ("/", "only rows with a text in their name or service, or pod:web"),
@@ -188,7 +189,7 @@ def explanation(views: Sequence[str]) -> list[str]:
         ("Ctrl-Z, q", "into the background; quit, which removes all probes"),
     ]
     lines = [line for key, what in keys for line in wrapped(f"{key:<16}{what}", "", " " * 16, LEAST[0] - 2)]
-    for view in dict.fromkeys((views[0], views[-1])):
+    for view in dict.fromkeys((views[0], *(view for view in views if view == FUNCTION))):
         lines += ["", f"Columns of {title(view)}:"]
         lines += [f"  {column.heading:<9}{column.explained}" for column in columns(view)]
     lines += ["", f"The trend and the heatmap are of the last {seconds(HISTORY_S)}, the newest to the right."]

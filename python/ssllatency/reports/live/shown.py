@@ -41,6 +41,8 @@ def title(view: str) -> str:
 
 def how_to_see(view: str, views: Sequence[str]) -> str:
     """The options to type for a view that isn't among these."""
+    if view == FUNCTION:
+        return "Functions are measured only when asked for: ssllatency top --functions"
     if view not in _READ_WHEN_ASKED:
         return f"There are no {title(view)} to show."
     shown_labels = [name for name in views if name in set(Label) - {Label.PROCESS, *_READ_WHEN_ASKED}]

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from ssllatency.engines.source import HandshakeSource
+from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.model.live.reading import LiveReading
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import stop_is_asked_for
@@ -46,6 +46,7 @@ class Reader:
     def __init__(self, session: HandshakeSource, resolved: Resolved, end: live.RunEnd, most: int) -> None:
         """`most` as for LiveSession."""
         self._services = ServiceNames()
+        self._functions = Ability.FUNCTIONS in session.abilities
         self._session, self._resolved, self._end = LiveSession(session, self._services, most), resolved, end
 
     def readings(self, interval: float | None) -> Iterator[LiveReading]:
@@ -56,4 +57,5 @@ class Reader:
 
     def _reading(self, snapshot: Snapshot) -> LiveReading:
         services = self._services.names(snapshot)
-        return LiveReading(self._resolved.noted(snapshot), services, time.process_time(), self._session.ended)
+        taken_s, ended = time.process_time(), self._session.ended
+        return LiveReading(self._resolved.noted(snapshot), services, taken_s, ended, self._functions)

@@ -150,3 +150,11 @@ def test_views_are_of_what_handshakes_are_told_apart_by() -> None:
     assert views(BY) == (SERVICE, "process", FUNCTION)
     assert views((*BY, Label.VERSION)) == (SERVICE, "process", "version", FUNCTION)
     assert views((Label.CIPHER,)) == ("cipher", FUNCTION)
+    assert views(BY, functions=False) == (SERVICE, "process")
+
+
+def test_retries_are_not_known_where_no_calls_are_measured() -> None:
+    window = history_of([[shake(NGINX)]]).window(1)
+    assert window
+    snapshot = replace(window.snapshot, series=())
+    assert [row.retries for row in (*rows(snapshot, SERVICE, SERVICES), whole(snapshot))] == [None, None]

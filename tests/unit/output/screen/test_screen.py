@@ -135,6 +135,23 @@ def test_each_view_has_a_key() -> None:
     run(steps)
 
 
+def test_functions_that_were_not_asked_for_say_what_to_type() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        newest = app._history.newest
+        assert newest
+        app.post_message(Read(replace(newest, functions=False)))
+        await pilot.pause()
+        await pilot.press("5")
+        assert text(app).splitlines()[3].split()[0] == "SERVICE"
+        assert text(app).splitlines()[-2].rstrip() == "Functions are measured only when asked for: ssllatency top --functions"
+        await pilot.press("question_mark")
+        helped = cast("Text", app.screen.query_one("#text", Static).content).plain
+        assert "functions need --functions" in helped
+        assert "Columns of functions" not in helped
+
+    run(steps)
+
+
 def test_a_view_that_was_not_asked_for_says_what_to_type() -> None:
     async def steps(pilot: Pilot[None], app: TopApp) -> None:
         for key, name in {"3": "Ports", "4": "Server names"}.items():
