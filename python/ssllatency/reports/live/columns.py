@@ -46,10 +46,10 @@ class Layout:
     trend: int
 
 
-def layout(view: str, width: int, longest_name: int) -> Layout:
+def layout(view: str, width: int, longest_name: int, *, retries: bool = True) -> Layout:
     """Lay out the columns that fit into so many characters, with a space between columns: the trend is cut first, then the
-    name, then columns are left out."""
-    kept = list(columns(view))
+    name, then columns are left out. `retries`: whether they are known of any row."""
+    kept = [column for column in columns(view) if retries or column is not _RETRIES]
     while (left := width - sum(column.width + 1 for column in kept) - 1) < _LEAST_NAME + _LEAST_TREND:
         last = max(kept, key=lambda column: column.goes)
         if last.goes == _NEVER:

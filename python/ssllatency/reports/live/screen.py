@@ -94,7 +94,8 @@ def _views(now: Shown, views: Sequence[str]) -> Line:
 
 def _table(now: Shown, page: Page, lines: int) -> list[Line]:
     """The heading and as many rows as fit, the chosen one among them."""
-    fitting = layout(now.choice.view, page.width, max((len(row.name) for row in now.rows), default=0))
+    longest = max((len(row.name) for row in now.rows), default=0)
+    fitting = layout(now.choice.view, page.width, longest, retries=now.retries)
     rows = _around_chosen(now, lines - 1)
     chosen = now.chosen.name if now.chosen else ""
     body = [_table_row(now, row, fitting, page, chosen=row.name == chosen) for row in rows]

@@ -95,6 +95,11 @@ class Shown:
     services: dict[int, str] = field(default_factory=dict)
 
     @property
+    def retries(self) -> bool:
+        """Whether calls that had to be made again are known of any row: they aren't where no calls are measured."""
+        return self.choice.view == FUNCTION or self.whole.retries is not None
+
+    @property
     def names(self) -> Mapping[Part, str]:
         """The names of the parts of handshakes."""
         handshakes = self.window.snapshot.handshakes

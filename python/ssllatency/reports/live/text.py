@@ -33,7 +33,8 @@ def render(history: History, choice: ViewChoice, page: Page = PLAIN) -> str:
 
 def _table(now: Shown, page: Page) -> list[str]:
     rows = now.rows[:_MOST_ROWS]
-    fitting = layout(now.choice.view, page.width, max((len(row.name) for row in rows), default=0))
+    longest = max((len(row.name) for row in rows), default=0)
+    fitting = layout(now.choice.view, page.width, longest, retries=now.retries)
     lines = [table_line(headings(now, fitting.columns), "TREND", fitting)]
     for row in rows:
         cells = [cut(row.name, fitting.name), *(cell(row, column).text for column in fitting.columns)]

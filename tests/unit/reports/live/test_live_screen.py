@@ -65,6 +65,9 @@ def test_all_columns_but_one_fit_into_80_whatever_the_numbers() -> None:
     fitting = layout(SERVICE, 80, 15)
     assert [column for column in columns(SERVICE) if column.key != "retries"] == list(fitting.columns)
     assert layout(SERVICE, 87, 15).columns == columns(SERVICE)
+    assert [column.key for column in columns(SERVICE) if column not in layout(SERVICE, 87, 15, retries=False).columns] == [
+        "retries"
+    ]
     (row,) = now.rows
     wide = [column.key for column in columns(SERVICE) if len(column.cell(row)) > column.width]
     assert wide == []
