@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
+from ssllatency.engines.sessions.handshake_sites import watched
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.targets.sockets import listening
@@ -39,6 +40,14 @@ def attach(
     stack.callback(source.close)
     source.attach()
     return source, Follower(source, resolved, stack, has_links_option=has_links_option)
+
+
+def attach_useful(
+    wanted: Ability, resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack
+) -> tuple[HandshakeSource, Follower]:
+    """As attach(); functions as well where no handshake of what is there by now can be seen, so that something is."""
+    seen = not resolved.images or any(image.plan.operations for image in watched(resolved.images, resolved.images))
+    return attach(wanted if seen else wanted | Ability.FUNCTIONS, resolved, arguments, stack)
 
 
 def source_of(wanted: Ability, request: HandshakeRequest) -> HandshakeSession | FullSession:

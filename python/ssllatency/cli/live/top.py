@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows the handshakes and functions of running servers live, redrawn each second: rates, percentiles, where the time goes, why
-handshakes fail. Ends at q, after -d seconds, on Ctrl-C or SIGTERM."""
+"""Shows the handshakes of running servers live, or the calls of functions, redrawn each second: rates, percentiles, where the
+time goes, why handshakes fail. Ends at q, after -d seconds, on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshake_sources.attach(_wanted(arguments, choice), resolved, arguments, stack)
+        session, follower = handshake_sources.attach_useful(_wanted(arguments, choice), resolved, arguments, stack)
         duration = arguments.interval if arguments.once else arguments.duration
         functions = Ability.FUNCTIONS in session.abilities
         live.announce(resolved, duration, what="functions and handshakes" if functions else "handshakes")
@@ -117,7 +117,7 @@ def _choice(arguments: argparse.Namespace) -> ViewChoice:
 
 
 def _wanted(arguments: argparse.Namespace, choice: ViewChoice) -> Ability:
-    """What is measured: reads and writes get a probe only where functions are asked for."""
+    """What is measured: reads and writes get no probe of their own where functions aren't asked for."""
     from ssllatency.model.live.reading import FUNCTION
 
     functions = arguments.functions or choice.view == FUNCTION

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshake_sources.attach(_wanted(arguments), resolved, arguments, stack)
+        session, follower = handshake_sources.attach_useful(_wanted(arguments), resolved, arguments, stack)
         earlier = session.read(per_interval=True)
         what = "functions and handshakes" if Ability.FUNCTIONS in session.abilities else "handshakes"
         live.announce(resolved, arguments.duration, what=f"{what} until {arguments.when.text!r} holds")
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> Ability:
-    """What is measured: reads and writes get a probe only where they are asked for."""
+    """What is measured: reads and writes get no probe of their own where functions aren't asked for."""
     needs_functions = arguments.functions or arguments.when.needs_functions
     return Ability.HANDSHAKES | Ability.FUNCTIONS if needs_functions else Ability.HANDSHAKES
 

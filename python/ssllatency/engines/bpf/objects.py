@@ -50,7 +50,8 @@ def is_outdated(path: Path) -> bool:
 @cache
 def _headers_changed_s(folder: Path) -> float:
     """Return when the last of the headers was changed. They are many, and a command opens several objects."""
-    return max((header.stat().st_mtime for header in folder.rglob("*.h")), default=0.0)
+    headers = (header for header in folder.rglob("*.h") if header.exists())  # an editor's lock may be a link to nothing
+    return max((header.stat().st_mtime for header in headers), default=0.0)
 
 
 def open_object(name: str) -> BpfObject:

@@ -150,6 +150,9 @@ class TopApp(App[None]):
         self._history.add(message.reading)
         if message.notice:
             self._notice = message.notice
+        if self._choice.view not in self._views():  # chosen by a key before it was known which there are
+            self._notice = how_to_see(self._choice.view, self._views())
+            self._choice = self._choice.viewed(self._views()[0])
         if not self._frozen:
             self._redraw()
 

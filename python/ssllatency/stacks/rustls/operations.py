@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of rustls, and of what it does cryptography by, that can be timed.
 
-What rustls' own return is a Result, whose layout is the compiler's choice: how a call ended isn't known, so each that returns
-counts as one that did its work. AWS-LC's return 1 where they succeed, as libcrypto's.
+What rustls' own return is a Result, whose layout is the compiler's choice: how a call ended isn't known. AWS-LC's return 1
+where they succeed, as libcrypto's.
 """
 
 from __future__ import annotations

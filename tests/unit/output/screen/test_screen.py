@@ -125,6 +125,20 @@ def test_views_are_switched() -> None:
     run(steps)
 
 
+def test_a_view_that_is_not_there_is_left_once_that_is_known() -> None:
+    async def piloted() -> None:
+        app = TopApp(AT_FIRST, Recorder())
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("5")
+            for reading in readings(SECONDS, by=BY):
+                app.post_message(Read(replace(reading, functions=False)))
+            await pilot.pause()
+            assert text(app).splitlines()[3].split()[0] == "SERVICE"
+            assert "ssllatency top --functions" in text(app)
+
+    asyncio.run(piloted())
+
+
 def test_each_view_has_a_key() -> None:
     async def steps(pilot: Pilot[None], app: TopApp) -> None:
         for key, heading in {"2": "PROCESS", "5": "FUNCTION", "1": "SERVICE"}.items():
