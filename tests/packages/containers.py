@@ -50,5 +50,7 @@ def podman() -> Iterator[tuple[str, ...]]:
         subprocess.run([*command, "load", "-q", "-i", image], check=True, capture_output=True, timeout=300)
         yield command
     finally:
-        subprocess.run([*command, "system", "reset", "--force"], check=False, capture_output=True, timeout=300)
+        # No `system reset`: that removes networks and what is under /run/libpod of other containers of this user's, too.
+        for words in (("pod", "rm", "--all", "--force"), ("rm", "--all", "--force"), ("rmi", "--all", "--force")):
+            subprocess.run([*command, *words], check=False, capture_output=True, timeout=300)
         shutil.rmtree(folder, ignore_errors=True)

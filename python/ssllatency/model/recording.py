@@ -92,7 +92,9 @@ def _as_it_ended(added: Snapshot, run: Run) -> Snapshot:
         offload = handshakes.offload
         if offload and last.handshakes.offload:
             offload = replace(offload, waiting=last.handshakes.offload.waiting, most_waiting=_most_waiting(run))
-        handshakes = replace(handshakes, in_flight=last.handshakes.in_flight, offload=offload)
+        ended = last.handshakes
+        pending = ended.certificates_pending
+        handshakes = replace(handshakes, in_flight=ended.in_flight, offload=offload, certificates_pending=pending)
     notes = (*last.notes, *run.notes)
     return replace(added, in_flight=last.in_flight, missing=last.missing, notes=notes, handshakes=handshakes)
 

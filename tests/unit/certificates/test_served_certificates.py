@@ -19,6 +19,7 @@ from ssllatency.model.arithmetic.snapshots import difference, merge
 from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate, since, summed
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.process_label import ProcessLabel
+from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.rows.handshakes.certificates import certificates
@@ -91,6 +92,9 @@ def test_snapshots_of_several_hosts_and_of_one_run() -> None:
     assert (difference(waiting, waiting).handshakes, merge(waiting, waiting).handshakes) == (
         *(waiting.handshakes, measured(pending=4).handshakes),
     ), "as those in flight: what is so at the end"
+    ended = Recording.of([waiting, measured(served(count=2))]).total().handshakes
+    assert ended
+    assert ended.certificates_pending == 0
     unknown = snapshot_of(Handshakes(()))
     assert told(merge(one, unknown)) is not None
     assert told(merge(unknown, unknown)) is None

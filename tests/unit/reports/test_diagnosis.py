@@ -223,6 +223,13 @@ def test_time_in_calls_that_may_have_been_a_wait_to_run_is_not_said_to_be_work(
     assert ("; how much of that was waiting to run isn't known" in sentence) == told
 
 
+@pytest.mark.parametrize("wait", ["wait_peer", "wait_application", "wait_unknown"])
+def test_nor_is_it_beside_a_wait(wait: str) -> None:
+    shakes = alike(100, **{wait: 90.0, "rest": 20.0})
+    (sentence, *_) = diagnose(replace(handshakes_of(shakes), off_cpu=True))
+    assert "own work is 20.0 ms; how much" in sentence
+
+
 INSIDE = {"wait_peer": 1.0, "rest": 9.0, "off_cpu": 6.0, "off_cpu_runnable": 6.0}
 
 

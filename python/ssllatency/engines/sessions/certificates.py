@@ -169,7 +169,9 @@ class Certificates:
         if self._new >= _MANY_NEW or time.monotonic() - self._looked_s >= _LOOK_S:
             self._new, self._looked_s = 0, time.monotonic()
             settled = self._settled
-            gone = {pid for pid in {pid for _, pid, _ in self._tables.known()} if not self._alive(pid)}
+            known, pending = self._tables.known(), self._answers.pending()
+            waiting = {pid for _, pid, number in known if number in pending}  # theirs is told in the next look, or then not
+            gone = {pid for pid in {pid for _, pid, _ in known} - waiting if not self._alive(pid)}
             self._add_ended(self._take_out(gone))
             self._add_ended(self._tables.take_idle(time.monotonic_ns() - _IDLE_NS, settled))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 ASK = b"?"
 READY = b"ready"  # the probes are attached
-_LARGEST = 64 << 20
+_LARGEST = 512 << 20  # a reading of 85,000 histograms of all buckets
 _SEND_S = 10.0  # before a process that doesn't read is taken for broken
 
 

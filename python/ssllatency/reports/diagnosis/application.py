@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Part
+from ssllatency.reports.diagnosis.calls import unsplit
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import OWN_FLOOR_NS, PEER_FLOOR_NS
 from ssllatency.reports.diagnosis.rule import Evidence
@@ -24,5 +25,5 @@ def unknown_waits(case: Case) -> Evidence | None:
 def _waits(case: Case, part: Part, floor_ns: int, how: str) -> Evidence | None:
     if not case.much(floor_ns, part):
         return None
-    own = f"{case.own_work} is {case.mean(Part.CALLS)}"
+    own = f"{case.own_work} is {case.mean(Part.CALLS)}{unsplit(case)}"
     return Evidence(f"{case.of_wait(case.ns(part))} is spent {how}: {own}", case.share(part))

@@ -111,7 +111,7 @@ def own_work(case: Case) -> Evidence | None:
     slept_ns = case.ns(Part.OFF_CPU) - case.ns(Part.OFF_CPU_RUNNABLE)
     slept = f"; its thread is off the processor for {share(slept_ns, case.ns(Part.CALLS))}" if _mostly_off(case) else ""
     subject = f"{case.of_wait(case.ns(Part.CALLS))} is {case.own_work} in the library's calls"
-    return Evidence(f"{subject}, {most}{slept}{_unsplit(case)}", case.share(Part.CALLS))
+    return Evidence(f"{subject}, {most}{slept}{unsplit(case)}", case.share(Part.CALLS))
 
 
 def busiest_phase(case: Case) -> Part:
@@ -133,10 +133,10 @@ def phase_words(case: Case, phase: Part) -> str:
 
 
 def _phase(case: Case, part: Part, what: str, step: str = "") -> Evidence:
-    return Evidence(f"{case.of_wait(case.ns(part))} is {what}{_unsplit(case)}", case.share(part), step)
+    return Evidence(f"{case.of_wait(case.ns(part))} is {what}{unsplit(case)}", case.share(part), step)
 
 
-def _unsplit(case: Case) -> str:
+def unsplit(case: Case) -> str:
     """Say that time in calls needn't be work, where it isn't known of most handshakes when they had a processor: as where
     goroutines gave way to others, or changed threads."""
     if not case.handshakes.off_cpu or max(case.had(Part.ON_CPU), case.had(Part.OFF_CPU)) >= MOST * case.count:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ssllatency.model.handshakes import YES, Fact, Label, Part
+from ssllatency.reports.diagnosis.calls import unsplit
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import (
     FEWEST,
@@ -141,7 +142,7 @@ def _waits_for_peer(case: Case) -> bool:
 
 def _waits(case: Case, why: str) -> Evidence:
     waits = f"{case.of_wait(case.ns(*_WAITS))} is spent waiting for the peer and the network"
-    return Evidence(f"{waits}: {why}{_own_part(case)}{_key(case)}", case.share(*_WAITS))
+    return Evidence(f"{waits}: {why}{_own_part(case)}{_key(case)}{unsplit(case)}", case.share(*_WAITS))
 
 
 def _explained(case: Case) -> str:

@@ -159,6 +159,19 @@ def test_what_no_answer_comes_about_is_asked_again(kernel: Kernel) -> None:
     assert (count_of(kernel), kernel.certificates.untold) == (4, 0)
 
 
+def test_a_process_that_ended_meanwhile_keeps_its_rows_until_the_answer(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.answers = False
+    kernel.serve(100, number=1, count=3)
+    kernel.alive.clear()
+    look(kernel, monkeypatch)
+    kernel.answers = True
+    look(kernel, monkeypatch)
+    assert not kernel.served
+    assert (facts(kernel), count_of(kernel), kernel.certificates.untold) == ([FACTS], 3, 0)
+
+
 def test_a_late_answer_takes_no_count_back(kernel: Kernel) -> None:
     """Else intervals would have handshakes twice, and a counter of those without a certificate would fall."""
     kernel.serve(100, number=1, count=5)
