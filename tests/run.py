@@ -41,7 +41,7 @@ QUICK, SLOW = "quick", "slow"
 OF_LINT = ("--deselect", "tests/unit/test_imports.py")  # it has run these already
 BYTECODE = TOP / "build" / "bytecode"
 PRIVILEGED = ("bpf", "live")
-PARALLEL = ("-n", "auto")
+PARALLEL = ("-n", "auto", "--dist", "worksteal")  # else one worker has minutes left when the others have nothing
 QUICK_UNIT = ("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *OF_LINT, *PARALLEL)
 ALONE = ("-p", "no:xdist")  # for whose sake the plugin that runs tests again would listen, as a server with TLS does
 NONE_CHOSEN = 5  # pytest's exit status where it ran no test
