@@ -104,6 +104,7 @@ ALLOWED = {
     "engines/bpf/perf.py:_end_slowly": "/dev/null",
     "engines/bpf/tracefs.py": HOST,
     "engines/bpf/perf.py:_uprobe_type": HOST,
+    "engines/bpf/perf.py:paranoid_level": HOST,
     "host/preemption.py": HOST,
     "probes/cache/kept.py": HANDLE,
     "probes/cache/store.py": CACHE,

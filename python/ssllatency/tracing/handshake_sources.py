@@ -45,7 +45,7 @@ def attach(
 def attach_useful(
     wanted: Ability, resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack
 ) -> tuple[HandshakeSource, Follower]:
-    """As attach(); functions as well where no handshake of what is there by now can be seen, so that something is."""
+    """Attach as attach() does, with functions where no handshake of what is there by now can be seen."""
     seen = not resolved.images or any(image.plan.operations for image in watched(resolved.images, resolved.images))
     return attach(wanted if seen else wanted | Ability.FUNCTIONS, resolved, arguments, stack)
 

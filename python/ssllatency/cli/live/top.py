@@ -117,7 +117,7 @@ def _choice(arguments: argparse.Namespace) -> ViewChoice:
 
 
 def _wanted(arguments: argparse.Namespace, choice: ViewChoice) -> Ability:
-    """What is measured: reads and writes get no probe of their own where functions aren't asked for."""
+    """Return what to measure: reads and writes get no probe of their own where functions aren't asked for."""
     from ssllatency.model.live.reading import FUNCTION
 
     functions = arguments.functions or choice.view == FUNCTION

@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> Ability:
-    """What is measured: reads and writes get no probe of their own where functions aren't asked for."""
+    """Return what to measure: reads and writes get no probe of their own where functions aren't asked for."""
     needs_functions = arguments.functions or arguments.when.needs_functions
     return Ability.HANDSHAKES | Ability.FUNCTIONS if needs_functions else Ability.HANDSHAKES
 

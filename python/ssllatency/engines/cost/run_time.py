@@ -97,7 +97,7 @@ class TypicalRun:
 
 
 def _median(values: Collection[float]) -> float:
-    """As statistics.median, a module that brings in fractions and decimals, and would be brought in at each start for this."""
+    """Return the median. The module statistics has one, but brings fractions and decimals into each start."""
     ascending, middle = sorted(values), len(values) // 2
     return ascending[middle] if len(values) % 2 else (ascending[middle - 1] + ascending[middle]) / 2
 
