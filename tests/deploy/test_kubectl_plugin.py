@@ -152,7 +152,8 @@ def test_nothing_that_other_pods_say_is_printed(tmp_path: Path) -> None:
 def test_a_signal_to_it_alone_ends_kubectl_and_the_debugging_pod(tmp_path: Path, number: signal.Signals, status: int) -> None:
     (tmp_path / "stays").touch()
     asked = tmp_path / "kubectl.asked"
-    command = [PLUGIN, "handshakes", "web-1"]
+    # A shell can't trap what its parent ignores, as nohup has it.
+    command = ["env", "--default-signal=HUP", PLUGIN, "handshakes", "web-1"]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     with subprocess.Popen(command, env=environment(tmp_path), **streams) as process:
         wait_for(lambda: asked.exists() and "stays\n" in asked.read_text())

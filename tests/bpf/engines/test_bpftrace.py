@@ -29,7 +29,7 @@ from tests.bpf.scenarios import assert_agrees_with_itself
 from tests.bpf.tracer import tracer
 from tests.waiting import wait_for
 
-SUCCESS, FAILURE, RETRY, CLOSED = Outcome
+SUCCESS, FAILURE, RETRY, CLOSED, _ = Outcome
 MOST_LOST = 4
 pytestmark = pytest.mark.usefixtures("bpftrace")
 
