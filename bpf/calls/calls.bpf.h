@@ -228,9 +228,8 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 		return 0;
 	if (field(cookie, SSLL_COOKIE_SSL, 1) && !is_on_wanted_side(start.ssl, call.key.tgid, read_again, library))
 		return 0;
-	if (call.convention == SSLL_NONE)
-		call.verdict = unknown();
-	else if (!succeeded(cookie, call.returned)) {
+	call.verdict = returned(call.convention);
+	if (!succeeded(cookie, call.returned)) {
 		call.verdict = failure(SSLL_END_ERROR, SSLL_REASON_NONE);
 		if (field(cookie, SSLL_COOKIE_SSL, 1))
 			call.verdict = judge_ssl(start.ssl, (__s32)call.returned, library);
