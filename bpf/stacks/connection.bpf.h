@@ -34,7 +34,7 @@ static __always_inline struct verdict returned(enum ssll_convention convention)
 	__u64 told = (__u64)convention ^ SSLL_NONE;
 	struct verdict verdict = success();
 
-	barrier_var(told);
+	asm volatile("" : "+r"(told)); /* or clang makes a branch of it again */
 	verdict.outcome = ((told - 1) >> 63) * SSLL_UNKNOWN;
 	return verdict;
 }
