@@ -105,10 +105,14 @@ class Operation:
     returns: Returns = Returns.OPENSSL
 
     @property
+    def tells_outcome(self) -> bool:
+        """Whether what it returns tells how a call ended."""
+        return self.convention is not Convention.NONE
+
+    @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """Those that its calls can have."""
-        told = self.convention is not Convention.NONE
-        return tuple(outcome for outcome in Outcome if (outcome is not Outcome.UNKNOWN) == told)
+        return tuple(outcome for outcome in Outcome if (outcome is not Outcome.UNKNOWN) == self.tells_outcome)
 
     @property
     def return_value(self) -> ReturnValue:

@@ -43,11 +43,14 @@ def attach(
 
 
 def attach_useful(
-    wanted: Ability, resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack
-) -> tuple[HandshakeSource, Follower]:
-    """Attach as attach() does, with functions where no handshake of what is there by now can be seen."""
+    resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack, *, functions: bool
+) -> tuple[HandshakeSource, Follower, str]:
+    """Attach as attach() does; and what is measured, in words. Functions are where they are asked for, as reads and writes get
+    probes by them, and where no handshake of what is there by now can be seen."""
     seen = not resolved.images or any(image.plan.operations for image in watched(resolved.images, resolved.images))
-    return attach(wanted if seen else wanted | Ability.FUNCTIONS, resolved, arguments, stack)
+    if seen and not functions:
+        return *attach(Ability.HANDSHAKES, resolved, arguments, stack), "handshakes"
+    return *attach(Ability.FUNCTIONS | Ability.HANDSHAKES, resolved, arguments, stack), "functions and handshakes"
 
 
 def source_of(wanted: Ability, request: HandshakeRequest) -> HandshakeSession | FullSession:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ssllatency.abi import Convention
 from ssllatency.model.arithmetic.handshake_sums import add_times, total
 from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import (
@@ -289,9 +288,8 @@ def function_subjects() -> Subjects:
     known the first alone, of all its calls."""
     subjects: list[MetricSubject] = []
     for name, operation in BY_NAME.items():
-        known = operation.convention is not Convention.NONE
-        outcomes = _OUTCOMES if known else {}
-        calls = _calls(name, Outcome.SUCCESS if known else Outcome.UNKNOWN)
+        outcomes = _OUTCOMES if operation.tells_outcome else {}
+        calls = _calls(name, Outcome.SUCCESS if operation.tells_outcome else Outcome.UNKNOWN)
         subjects.append(MetricSubject(name, calls, _TIMED, of_function=True))
         for word, outcome in outcomes.items():
             subjects.append(MetricSubject(f"{name} {word}", _calls(name, outcome), _COUNTED, "share", of_function=True))

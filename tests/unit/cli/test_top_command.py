@@ -12,7 +12,6 @@ from tests.waiting import wait_for
 
 from ssllatency.cli.command_line import build_parser, run
 from ssllatency.cli.live import top
-from ssllatency.engines.source import Ability
 from ssllatency.model.handshakes import Label
 from ssllatency.output.page import output_page
 from ssllatency.output.screen.child import ChildCommand
@@ -59,9 +58,7 @@ def test_labels_are_added_to_those_that_rows_need() -> None:
 def test_reads_and_writes_get_probes_only_where_functions_are_asked_for(options: tuple[str, ...], functions: bool) -> None:
     arguments = parsed(*options)
     arguments.by = top._labels(arguments)
-    wanted = top._wanted(arguments, top._choice(arguments))
-    assert Ability.HANDSHAKES in wanted
-    assert (Ability.FUNCTIONS in wanted) is functions
+    assert top._wants_functions(arguments, top._choice(arguments)) is functions
 
 
 def test_a_dumb_terminal_falls_back_to_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,9 +29,9 @@ def test_functions_are_measured_where_no_handshake_can_be_seen(
     monkeypatch: pytest.MonkeyPatch, functions: tuple[str, ...], wanted: Ability
 ) -> None:
     asked: list[Ability] = []
-    monkeypatch.setattr(handshake_sources, "attach", lambda abilities, *_: asked.append(abilities))
+    monkeypatch.setattr(handshake_sources, "attach", lambda abilities, *_: asked.append(abilities) or ())
     planned = [OperationPlan(name, 0x100, 50, "", (probe(Role.ENTRY),)) for name in functions]
     images = (image(*planned),) if planned else ()
     resolved = Resolved(images, (), everyone=True, warnings=(), source=cast("PlanSource", None))
-    handshake_sources.attach_useful(Ability.HANDSHAKES, resolved, argparse.Namespace(), ExitStack())
+    handshake_sources.attach_useful(resolved, argparse.Namespace(), ExitStack(), functions=False)
     assert asked == [wanted]

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
-from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show, tell
 from ssllatency.tracing import handshake_sources, live
@@ -80,10 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshake_sources.attach_useful(_wanted(arguments, choice), resolved, arguments, stack)
+        functions = _wants_functions(arguments, choice)
+        session, follower, what = handshake_sources.attach_useful(resolved, arguments, stack, functions=functions)
         duration = arguments.interval if arguments.once else arguments.duration
-        functions = Ability.FUNCTIONS in session.abilities
-        live.announce(resolved, duration, what="functions and handshakes" if functions else "handshakes")
+        live.announce(resolved, duration, what=what)
         end = End(resolved, duration, follower)
         reader = Reader(session, resolved, end, arguments.max_groups)
         if lines:
@@ -116,12 +115,10 @@ def _choice(arguments: argparse.Namespace) -> ViewChoice:
     return ViewChoice(view=view, sort=arguments.sort, contains=arguments.filter)
 
 
-def _wanted(arguments: argparse.Namespace, choice: ViewChoice) -> Ability:
-    """Return what to measure: reads and writes get no probe of their own where functions aren't asked for."""
+def _wants_functions(arguments: argparse.Namespace, choice: ViewChoice) -> bool:
     from ssllatency.model.live.reading import FUNCTION
 
-    functions = arguments.functions or choice.view == FUNCTION
-    return Ability.HANDSHAKES | Ability.FUNCTIONS if functions else Ability.HANDSHAKES
+    return arguments.functions or choice.view == FUNCTION
 
 
 def _falls_back() -> bool:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from ssllatency import __version__
 from ssllatency.cli import options
-from ssllatency.engines.source import Ability
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.folder import Folder
 from ssllatency.output.printing import show, tell
@@ -79,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshake_sources.attach_useful(_wanted(arguments), resolved, arguments, stack)
+        functions = arguments.functions or arguments.when.needs_functions
+        session, follower, what = handshake_sources.attach_useful(resolved, arguments, stack, functions=functions)
         earlier = session.read(per_interval=True)
-        what = "functions and handshakes" if Ability.FUNCTIONS in session.abilities else "handshakes"
         live.announce(resolved, arguments.duration, what=f"{what} until {arguments.when.text!r} holds")
         watcher = _watcher(arguments, folder, action)
 
@@ -97,12 +96,6 @@ def run(arguments: argparse.Namespace) -> int:
     if action:
         action.wait()
     return 0
-
-
-def _wanted(arguments: argparse.Namespace) -> Ability:
-    """Return what to measure: reads and writes get no probe of their own where functions aren't asked for."""
-    needs_functions = arguments.functions or arguments.when.needs_functions
-    return Ability.HANDSHAKES | Ability.FUNCTIONS if needs_functions else Ability.HANDSHAKES
 
 
 def _watcher(arguments: argparse.Namespace, folder: Folder | None, action: Action | None) -> Watcher:

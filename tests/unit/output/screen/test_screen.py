@@ -125,20 +125,6 @@ def test_views_are_switched() -> None:
     run(steps)
 
 
-def test_a_view_that_is_not_there_is_left_once_that_is_known() -> None:
-    async def piloted() -> None:
-        app = TopApp(AT_FIRST, Recorder())
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.press("5")
-            for reading in readings(SECONDS, by=BY):
-                app.post_message(Read(replace(reading, functions=False)))
-            await pilot.pause()
-            assert text(app).splitlines()[3].split()[0] == "SERVICE"
-            assert "ssllatency top --functions" in text(app)
-
-    asyncio.run(piloted())
-
-
 def test_each_view_has_a_key() -> None:
     async def steps(pilot: Pilot[None], app: TopApp) -> None:
         for key, heading in {"2": "PROCESS", "5": "FUNCTION", "1": "SERVICE"}.items():
@@ -192,15 +178,21 @@ def test_ports_and_server_names_are_views_once_they_are_asked_for() -> None:
     run(steps, by=(Label.PORT, Label.SNI))
 
 
-def test_a_key_before_the_first_numbers_is_kept() -> None:
+@pytest.mark.parametrize(
+    ("key", "functions", "heading", "words"),
+    [("2", True, "PROCESS", "2 processes"), ("5", False, "SERVICE", "ssllatency top --functions")],
+    ids=["a view that is there", "one that isn't"],
+)
+def test_a_key_before_the_first_numbers_is_kept(key: str, functions: bool, heading: str, words: str) -> None:
     async def piloted() -> None:
         app = TopApp(AT_FIRST, Recorder())
         async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.press("2")
+            await pilot.press(key)
             for reading in readings(SECONDS, by=BY):
-                app.post_message(Read(reading))
+                app.post_message(Read(replace(reading, functions=functions)))
             await pilot.pause()
-            assert text(app).splitlines()[3].split()[0] == "PROCESS"
+            assert text(app).splitlines()[3].split()[0] == heading
+            assert words in text(app)
 
     asyncio.run(piloted())
 
