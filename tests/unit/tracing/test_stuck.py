@@ -15,7 +15,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "pyth
 PROGRAM = """
 import os, signal, sys, time
 from ssllatency.tracing import stuck
-stuck._LOOK_S, stuck._STUCK_S = 0.05, 0.3
+stuck._LOOK_S, stuck._STUCK_LOOKS = 0.05, int(sys.argv[2])
+clock, started = time.monotonic, time.monotonic()
+time.monotonic = lambda: clock() + 3600 * (clock() > started + 0.3)  # as if the machine had been paused
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 stuck.end_if_stuck()
 print("ready", flush=True)
@@ -29,7 +31,7 @@ else:
 
 @pytest.mark.parametrize(("does", "status", "says"), [("waits", 1, "ended without a report"), ("works", 0, "")])
 def test_who_never_looks_for_the_signal(does: str, status: int, says: str) -> None:
-    command = [sys.executable, "-c", PROGRAM, does]
+    command = [sys.executable, "-c", PROGRAM, does, "6"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT) as process:
         assert process.stdout
@@ -41,9 +43,21 @@ def test_who_never_looks_for_the_signal(does: str, status: int, says: str) -> No
 
 
 def test_without_a_signal_nobody_is_ended() -> None:
-    command, pipe = [sys.executable, "-c", PROGRAM, "waits"], subprocess.PIPE
+    command, pipe = [sys.executable, "-c", PROGRAM, "waits", "6"], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=ENVIRONMENT) as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         process.communicate(b"x")
     assert process.returncode == 0
+
+
+def test_a_machine_that_was_paused_isnt_one_that_waits() -> None:
+    """Much time has gone by all at once, of which the process had nothing."""
+    command, pipe = [sys.executable, "-c", PROGRAM, "waits", "200"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        assert process.communicate("x")[1] == ""
