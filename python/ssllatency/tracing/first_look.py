@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ssllatency.engines.source import Ability
 from ssllatency.model.handshakes import Ending, Handshakes
@@ -22,21 +22,30 @@ class Seen:
     failed: float = 0.0
 
 
+@dataclass(frozen=True)
+class Look:
+    """What was seen of the handshakes of several processes: of each by PID, nothing of those without one; and of all together,
+    None where no handshake can be seen. OTHER stands for processes for which there was no room."""
+
+    by_process: dict[int, Seen] = field(default_factory=dict)
+    handshakes: Handshakes | None = None
+
+
 # Rows are of a process and an ending, and take 65 KiB each of the kernel's memory.
 MOST_ROWS = 384
 OTHER = 0  # instead of a PID: processes that had no row of their own any more
 
 
-def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> dict[int, Seen]:
-    """Return what was seen of these processes and their children within so many seconds, by PID; nothing of those without a
-    handshake. OTHER stands for those for which there is no room. SIGINT ends it sooner. SsllatencyError where this machine, or
-    any of the processes, can't be traced."""
+def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> Look:
+    """Return what was seen of these processes and their children within so many seconds. SIGINT ends it sooner.
+    SsllatencyError where this machine, or any of the processes, can't be traced."""
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
         session, follower = handshake_sources.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
         [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, session.poll)
-    return _by_process(snapshot.handshakes, snapshot.duration_s) if snapshot.handshakes else {}
+    handshakes = snapshot.handshakes
+    return Look(_by_process(handshakes, snapshot.duration_s), handshakes) if handshakes else Look()
 
 
 def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:

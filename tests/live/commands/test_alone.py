@@ -72,6 +72,8 @@ def test_it_names_the_busiest_server_and_the_line_to_type_next(certificates: Pat
     [rate] = re.findall(rf"^{server.master_pid} \+1 +nginx +(\d+) +0 %$", printed, re.MULTILINE)
     assert int(rate) > 0
     assert re.search(rf"^{idle.master_pid} \+1 +nginx +0 +-$", printed, re.MULTILINE)
+    told = rf"Certificate of \S+ \(port {server.port['ecdsa']}\): expires in \d+ .*, ECDSA P-256, issued by"
+    assert re.search(told, " ".join(printed.split()))
     assert f"  {PROGRAM} handshakes -p {server.master_pid} -d 10s" in printed
     assert re.search(r"other process(es)? maps? the same files", printed)
     assert "--links" not in printed

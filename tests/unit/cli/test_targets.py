@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from ssllatency.cli.host import targets
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
+from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate
 from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.sockets.listening import Listener
@@ -72,7 +74,7 @@ def test_alone_what_is_not_told_apart_is_no_zero(capsys: pytest.CaptureFixture[s
     seen = {21: first_look.Seen(250.0, 0.0), first_look.OTHER: first_look.Seen(12.0, 0.0)}
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(first_look, "look", lambda *_: seen)
+    monkeypatch.setattr(first_look, "look", lambda *_: first_look.Look(seen))
     monkeypatch.setattr(targets, "_MOST_LOOKED_AT", 2)
     monkeypatch.setenv("NO_COLOR", "1")
     assert run([]) == 0
@@ -97,11 +99,17 @@ def test_rows_beyond_the_bound_are_other() -> None:
 @pytest.mark.usefixtures("alone")
 def test_alone_it_lists_and_says_what_to_type_next(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
+    now_s = datetime(2026, 11, 23, tzinfo=UTC).timestamp()
+    facts = CertificateFacts(
+        "api.example\x1b", 1, int(now_s) - 9, int(now_s) + 3 * 86_400, "Some CA", Issuer.OTHER, "RSA-2048", "1", 900
+    )
+    served = ServedCertificate(443, None, facts, 2, 500, 5, now_s)
 
-    def look(pids: list[int], arguments: argparse.Namespace, seconds: float) -> dict[int, first_look.Seen]:
+    def look(pids: list[int], arguments: argparse.Namespace, seconds: float) -> first_look.Look:
         looked_at.extend(pids)
         assert (arguments.by, seconds) == ((Label.PROCESS,), 2.0)
-        return {21: first_look.Seen(250.0, 2.5)}
+        made = handshakes_of([Shake({Part.REST: 5})])
+        return first_look.Look({21: first_look.Seen(250.0, 2.5)}, replace(made, certificates=(served,)))
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -113,6 +121,8 @@ def test_alone_it_lists_and_says_what_to_type_next(capsys: pytest.CaptureFixture
     assert "\x1b" not in printed
     assert re.search(r"^20 \+1 +nginx\S+ +250 +1\.0 %$", printed, re.MULTILINE)
     assert re.search(r"^10 +idle +0 +-$", printed, re.MULTILINE)
+    told = r"Certificate of api\.example\S* \(port 443\): expires in 3 days \(2026-11-26\), RSA-2048, issued by Some CA,"
+    assert re.search(told, " ".join(printed.split()))
     assert re.search(r"^  ssllatency handshakes -p 20 -d 10s +# where the time of nginx", printed, re.MULTILINE)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Grafana dashboard: it is what its generator makes, and each of its expressions has data in a real Prometheus. There is no
-Grafana here, so how it looks isn't tested."""
+"""The Grafana dashboard: it is what its generator makes, and each of its expressions has data in a real Prometheus. How
+its panels look is in test_panels.py."""
 
 from __future__ import annotations
 

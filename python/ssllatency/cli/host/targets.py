@@ -102,12 +102,14 @@ def _is_traced(family: listing.ProcessFamily) -> bool:
 
 
 def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
-    """Traces the handshakes of those that listen for a moment, where that is possible, and prints their rates."""
+    """Traces the handshakes of those that listen for a moment, where that is possible. Prints their rates, and the certificates
+    that they served meanwhile."""
     if not families:
         return {}
     if os.geteuid() != 0:
         tell("as root it shows how many handshakes a second each of them has, too.")
         return {}
+    from ssllatency.reports.text.handshakes.certificates import certificates
     from ssllatency.tracing import first_look
 
     parser = argparse.ArgumentParser()
@@ -120,10 +122,11 @@ def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
     tell_line(f"Counting their handshakes for {_LOOK_S:g} s, by probes that are gone then ... Ctrl-C ends it sooner.")
     pids = [pid for family in families for pid in family.pids]
     try:
-        seen = first_look.look(pids, parser.parse_args(["--by", "process", "--max-groups", str(first_look.MOST_ROWS)]), _LOOK_S)
+        look = first_look.look(pids, parser.parse_args(["--by", "process", "--max-groups", str(first_look.MOST_ROWS)]), _LOOK_S)
     except SsllatencyError as error:  # one of them has ended, or this machine can't trace
         tell(str(error))
         return {}
+    seen = look.by_process
     other = first_look.OTHER in seen
     rows = [
         (listing.shown_pid(family), family.first.process.comm, _rate(number, known=not other), share(failed, number))
@@ -134,7 +137,8 @@ def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
     heading, *lines = page.fitted([_RATES, *rows], 2)
     failed = [_seen_of(family, seen)[1] > 0 for family in families]
     marked = [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, failed, strict=True)]
-    show("\n".join(["", heading, *marked]), colour=page.colour)
+    served = certificates(look.handshakes, page) if look.handshakes else []
+    show("\n".join(["", heading, *marked, *(["", *served] if served else [])]), colour=page.colour)
     if other:
         tell(f"{rate(seen[first_look.OTHER].rate)} handshakes a second aren't in the table: there are too many processes.")
     return seen
