@@ -106,6 +106,12 @@ def test_each_value_does_what_it_says(renderer: Path) -> None:
     assert made["NetworkPolicy"]["spec"]["ingress"][0]["ports"] == [{"protocol": "TCP", "port": "metrics"}]
 
 
+def test_its_notes_say_what_to_type_next(renderer: Path) -> None:
+    text = rendered(renderer, port=9800)
+    assert "#   kubectl -n monitoring port-forward daemonset/tls 9800\n" in text
+    assert "http://127.0.0.1:9800/metrics" in text
+
+
 def test_its_version_is_the_programs() -> None:
     (chart,) = parsed((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__

@@ -52,6 +52,10 @@ func main() {
 		if strings.HasSuffix(file, ".yaml") {
 			fmt.Println("---")
 			check(all.ExecuteTemplate(os.Stdout, filepath.Base(file), values))
+		} else if strings.HasSuffix(file, ".txt") { // what Helm prints once it has installed the chart: here a comment
+			var notes bytes.Buffer
+			check(all.ExecuteTemplate(&notes, filepath.Base(file), values))
+			fmt.Println("# " + strings.ReplaceAll(strings.TrimSpace(notes.String()), "\n", "\n# "))
 		}
 	}
 }
