@@ -171,17 +171,17 @@ RULES: Sequence[Rule] = (
         "the-application-calls-late",
         Subject.APPLICATION,
     ),
-    Rule(calls.private_key, "", "the-key-is-too-dear", Subject.KEY),
+    Rule(calls.private_key, "", "the-key-is-too-expensive", Subject.KEY),
     Rule(
         calls.key_exchange,
         "X25519 and P-256 cost a fraction of P-384, P-521 and finite fields.",
-        "the-key-exchange-is-too-dear",
+        "the-key-exchange-is-too-expensive",
         Subject.KEY_EXCHANGE,
     ),
     Rule(
         calls.peer_verification,
         "Shorter chains and ECDSA keys make it cheaper, resumption avoids it; revocation lists may be large.",
-        "client-certificates-are-dear",
+        "client-certificates-are-expensive",
         Subject.PEER_VERIFICATION,
     ),
     Rule(
