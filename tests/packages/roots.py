@@ -80,10 +80,10 @@ def install(root: Path, *packages: str) -> None:
 
 
 def assert_top_opens(*command: str) -> None:
-    """The screen of `top` opens in a terminal of 80 columns, and ends."""
+    """The screen of `top` opens in a terminal of 80 x 24, each of its lines within that, and ends."""
     with Terminal(command) as terminal:
-        lines = terminal.wait_for(lambda text: "HS/S" in text, 60.0).splitlines()
-        assert len(lines) <= 24
+        lines = terminal.wait_for(lambda text: "HS/S" in text and "q quit" in text, 60.0).splitlines()
+        assert (len(lines), max(map(len, lines))) <= (24, 80)
         terminal.press("q")
         assert terminal.wait_for_end() == 0
 

@@ -86,5 +86,5 @@ def test_no_plotting_library_is_a_sentence(tmp_path: Path, capsys: Printed, monk
     monkeypatch.setattr(html_page, "import_module", absent)
     page = tmp_path / "page.html"
     assert run(["report", _kept(tmp_path / "kept.jsonl", 1), "--html", str(page)]) == 1
-    assert "isn't installed" in capsys.readouterr().err
+    assert "aren't installed" in capsys.readouterr().err
     assert not page.exists()

@@ -26,19 +26,27 @@ def page(recording: Recording, before: Recording | None = None, comparison: Comp
     """
     # It logs the folders that it creates and the fonts that it looks for, from the moment that it is imported.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    for name in _NEEDED:
-        _need(name)
+    _check_needed()
     # Only once what it imports is known to be installed.
     from ssllatency.reports.html import document as html_document
 
     return html_document.render(recording, before, comparison)
 
 
-def _need(name: str) -> None:
+def _check_needed() -> None:
+    missing = [name for name in _NEEDED if not _is_installed(name)]
+    if missing:
+        packages = " ".join(f"python3-{name}" for name in missing)
+        are = "aren't" if missing[1:] else "isn't"
+        raise SsllatencyError(
+            f"An HTML page is drawn with {' and '.join(missing)}, which {are} installed: `apt-get install {packages}`,"
+            f" or `pip install {' '.join(missing)}` in a virtual environment."
+        )
+
+
+def _is_installed(name: str) -> bool:
     try:
         import_module(name)
     except ImportError:
-        raise SsllatencyError(
-            f"An HTML page is drawn with {name}, which isn't installed: `apt-get install python3-{name}`,"
-            " or `pip install jinja2 matplotlib` in a virtual environment."
-        ) from None
+        return False
+    return True

@@ -224,7 +224,7 @@ def test_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(html_page, "import_module", absent)
-    with pytest.raises(SsllatencyError, match="isn't installed: `apt-get install python3-jinja2`"):
+    with pytest.raises(SsllatencyError, match="aren't installed: `apt-get install python3-jinja2 python3-matplotlib`"):
         page(alone(busy()))
 
 
