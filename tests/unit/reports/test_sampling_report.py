@@ -13,10 +13,14 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.snapshots import merge
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling, Stratum, Work
-from ssllatency.model.snapshot import Outcome
+from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.statistics.compare import compare
+from ssllatency.model.statistics.comparison import FUNCTION
+from ssllatency.reports.documents import diff as diff_document
 from ssllatency.reports.documents.document import from_json, to_document, to_json
+from ssllatency.reports.html.change import findings
 from ssllatency.reports.rows.sampling import sampling_rows, sampling_sentences, unprinted
+from ssllatency.reports.text import diff as diff_text
 from ssllatency.reports.text.trace import render
 
 SAMPLING = Sampling(
@@ -113,12 +117,25 @@ def test_what_the_estimates_follow_is_said() -> None:
     assert row.cells[1] == "at most 9.00 us"
 
 
-def test_windows_are_not_compared_and_not_added_up_where_it_is_not_told_what_each_saw() -> None:
+def test_windows_are_not_added_up_where_it_is_not_told_what_each_saw() -> None:
     reason = r"SSL_read, SSL_write of web1 were watched in windows only, "
     with pytest.raises(SsllatencyError, match=reason + "and it isn't told what was seen in each"):
         merge(busy(), SAMPLED)
-    with pytest.raises(SsllatencyError, match=reason + "which can't be compared: measure with --exact"):
-        compare(Recording.of([busy()]), Recording.of([SAMPLED]))
+
+
+@pytest.mark.parametrize("sides", [(busy(), SAMPLED), (SAMPLED, busy()), (SAMPLED, SAMPLED)])
+def test_what_was_watched_in_windows_is_left_out_of_a_comparison(sides: tuple[Snapshot, Snapshot]) -> None:
+    before, after = (Recording.of([side]) for side in sides)
+    comparison = compare(before, after)
+    names = {row.subject.name for row in comparison.rows if row.subject.kind == FUNCTION}
+    assert comparison.left_out == ("SSL_read", "SSL_write")
+    assert "SSL_do_handshake" in names
+    assert not names & {"SSL_read", "SSL_write"}
+    assert comparison.handshake == compare(*(Recording.of([busy()]) for _ in sides)).handshake
+    told = "Not compared, as either recording watched them in windows only: SSL_read, SSL_write."
+    assert told in " ".join(diff_text.render(before, after, comparison).split())
+    assert json.loads(diff_document.to_json(before, after, comparison))["left_out"] == ["SSL_read", "SSL_write"]
+    assert told in findings(comparison)[-1].text
 
 
 @pytest.mark.parametrize(("share", "cost"), [(0.312, "about 31 %"), (1.7, "more than 95 %")])

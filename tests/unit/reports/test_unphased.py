@@ -14,6 +14,7 @@ from ssllatency.model.handshakes import WINDOWED, Ending, Fact, Group, Handshake
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
+from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.resumption import tickets_refused
 from ssllatency.reports.documents.document import from_json, to_json
@@ -123,6 +124,10 @@ def test_a_comparison_attributes_no_change_to_what_was_not_watched() -> None:
     before, after = (Recording.of([_snapshot(handshakes)]) for handshakes in (_handshakes(NUMBER), _handshakes()))
     comparison = compare(before, after)
     assert all(contribution.change_ns == 0 for contribution in comparison.contributions)
+    rows = {row.subject.name: row.changes for row in comparison.rows}
+    assert rows.keys() & {Part.PRIVATE_KEY, Part.REST, Part.KEY_EXCHANGE} == {Part.PRIVATE_KEY, Part.KEY_EXCHANGE}
+    rates = [rows[part][Quantity.RATE] for part in (Part.PRIVATE_KEY, Part.KEY_EXCHANGE)]
+    assert [(rate.before, rate.after) for rate in rates] == [(pytest.approx(rates[0].before),) * 2, (rates[0].before, None)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ Series that by_function() added up over processes carry ALL_PROCESSES instead, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -118,15 +118,9 @@ def merge(*measured: Snapshot) -> Snapshot:
     )
 
 
-def refuse_windows(measured: Iterable[Snapshot], what: str) -> None:
-    """SsllatencyError where functions were watched in windows only, so that counts aren't those of the duration. `what` can't
-    be done then."""
-    for snapshot in measured:
-        if functions := sorted({name for part in snapshot.sampling for name in part.functions}):
-            raise SsllatencyError(
-                f"{', '.join(functions)} of {snapshot.host} were watched in windows only, which can't be {what}: measure"
-                " with --exact for that."
-            )
+def without_functions(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The measurement without the calls of these functions, among them all that were watched in windows only."""
+    return replace(snapshot, series=tuple(series for series in snapshot.series if series.function not in names), sampling=())
 
 
 def add_losses(*losses: Losses) -> Losses:

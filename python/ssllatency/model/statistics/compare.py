@@ -9,15 +9,15 @@ change, 5 % at most are expected to be none; where nothing has changed at all, a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
 
 from ssllatency.model.arithmetic.handshake_sums import total
-from ssllatency.model.arithmetic.snapshots import by_function, merge, refuse_windows
-from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part, whole_part
+from ssllatency.model.arithmetic.snapshots import by_function, merge, without_functions
+from ssllatency.model.handshakes import PHASES, WAITS, WINDOWED, Ending, Group, Part, whole_part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import (
@@ -68,14 +68,17 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
 
 
 def compare(before: Recording, after: Recording) -> Comparison:
-    """The comparison of two recordings. SsllatencyError where one was made in windows."""
-    refuse_windows((snapshot for side in (before, after) for snapshot in side.intervals), "compared")
-    sides = [_Side(before), _Side(after)]
+    """The comparison of two recordings."""
+    left_out = _in_windows(before) | _in_windows(after)
+    sides = [_Side(_without(side, left_out)) for side in (before, after)]
     totals = sides[0].total, sides[1].total
     whole = whole_part(group for group in (_group(total, Ending.SUCCESS) for total in totals) if group)
     subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
     if whole is Part.WALL:  # else one side doesn't have it, or it is the wall time
         subjects.pop(CLIENT_WAIT, None)
+    if any(side.unphased for side in sides):  # what its times hold are those of phases that weren't watched, too
+        for part in (Part.REST, Part.REST_ASLEEP):
+            subjects.pop(ComparedSubject(PART, str(part), str(Ending.SUCCESS)), None)
     rows = [SubjectComparison(subject, _changes(subject, *sides)) for subject in subjects]
     return Comparison(
         *totals,
@@ -85,7 +88,23 @@ def compare(before: Recording, after: Recording) -> Comparison:
         whole=whole,
         endings=_endings(*totals),
         groups=tuple(_judged(_compared_groups(whole, *sides))),
+        left_out=tuple(sorted(left_out)),
     )
+
+
+def _in_windows(recording: Recording) -> set[str]:
+    """The functions that it watched in windows only, at any time."""
+    return {name for interval in recording.intervals for part in interval.sampling for name in part.functions}
+
+
+def _without(recording: Recording, functions: Collection[str]) -> Recording:
+    if not functions:
+        return recording
+    runs = [
+        replace(run, intervals=tuple(without_functions(interval, functions) for interval in run.intervals))
+        for run in recording.runs
+    ]
+    return replace(recording, runs=tuple(runs))
 
 
 def _endings(before: Snapshot, after: Snapshot) -> tuple[EndingChange, ...]:
@@ -114,6 +133,8 @@ class _Side:
         self._draws = draws(len(self._blocks))
         self.subjects = _timed(self.total)
         self._totals = _subjects(self.total)
+        group = _group(self.total, Ending.SUCCESS)
+        self.unphased = group.unphased if group else 0
 
     def add_groups(self, whole: Part) -> None:
         """Make the groups of handshakes subjects of sample() and value()."""
@@ -131,6 +152,8 @@ class _Side:
         timed = self._totals.get(subject)
         count = timed.exponential.count if timed else 0
         if quantity is Quantity.RATE:
+            if self.unphased and isinstance(subject, ComparedSubject) and subject.kind == PART and subject.name in WINDOWED:
+                return None
             measured = self.total.duration_s and (count or self._would_be_seen(subject))
             return count / self.total.duration_s if measured else None
         if not timed or not count:

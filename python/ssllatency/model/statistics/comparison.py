@@ -129,7 +129,8 @@ class Comparison:
     """Both totals; the rows, handshakes first; and what the change of the mean successful handshake is made of, exactly, the
     largest contribution first: empty where either side has none. `intervals`: how many either side has, at least. `whole`: what
     the contributions add up to, CLIENT_WAIT where that was measured of each handshake on both sides, else WALL. `endings`: how
-    those that didn't succeed changed. `groups`: those of most handshakes, where both recordings were grouped by the same."""
+    those that didn't succeed changed. `groups`: those of most handshakes, where both recordings were grouped by the same.
+    `left_out`: the functions that either side watched in windows only, so that their counts aren't those of the duration."""
 
     before: Snapshot
     after: Snapshot
@@ -139,6 +140,7 @@ class Comparison:
     whole: Part = Part.WALL
     endings: tuple[EndingChange, ...] = ()
     groups: tuple[GroupComparison, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def handshake(self) -> Change | None:

@@ -126,7 +126,7 @@ def _is_worse(comparison: Comparison) -> bool:
 
 
 def _alone(run: Run, intervals: Sequence[Snapshot]) -> Recording:
-    """The handshakes of these intervals, without calls: those in windows couldn't be compared."""
+    """The handshakes of these intervals, without calls, of which a timeline tells nothing."""
     kept = tuple(replace(interval, series=(), sampling=(), losses=Losses()) for interval in intervals)
     return Recording((replace(run, intervals=kept),))
 

@@ -36,6 +36,7 @@ def to_json(before: Recording, after: Recording, comparison: Comparison) -> str:
         "endings": [_ending(change) for change in comparison.endings],
         "groups": [_group(group) for group in comparison.groups],
         "owners": [_owner(owner) for owner in by_owner(comparison.contributions)],
+        "left_out": list(comparison.left_out),
     }
     return json.dumps(fields, allow_nan=False)
 

@@ -11,7 +11,7 @@ from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.blocks import FindingMark, MarkedSentence
 from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent
-from ssllatency.reports.rows.compared import failure_sentences, group_changes
+from ssllatency.reports.rows.compared import failure_sentences, group_changes, left_out_words
 from ssllatency.reports.words.parts import PARTS
 
 _ENDING_MARKS = {Verdict.MORE: FindingMark.BAD, Verdict.FEWER: FindingMark.GOOD, Verdict.NOISE: FindingMark.GOOD}
@@ -23,6 +23,8 @@ def findings(comparison: Comparison) -> list[MarkedSentence]:
     others = [
         MarkedSentence(FindingMark.LOOK, f"Different: {phrase}.") for phrase in differences(comparison.before, comparison.after)
     ]
+    if unseen := left_out_words(comparison):
+        others.append(MarkedSentence(FindingMark.LOOK, unseen))
     words, change = handshake_words(comparison), comparison.client_wait or comparison.handshake
     failures = [MarkedSentence(_ENDING_MARKS[verdict], sentence) for verdict, sentence in failure_sentences(comparison)]
     if not words or change is None:

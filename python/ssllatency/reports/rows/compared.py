@@ -24,7 +24,7 @@ from ssllatency.reports.rows.handshakes.groups import OTHER
 from ssllatency.reports.words.label_words import ADJECTIVES, LABELS, label_heading, value_words
 from ssllatency.units import counted, duration, share
 
-_MOST_REASONS = 4
+_MOST_REASONS, _MOST_FUNCTIONS = 4, 6
 _NEW_SHARE = 0.05  # a group that is new, or gone, is told of if it is so large a part of all
 _TIMES = (Quantity.MEAN, Quantity.P50, Quantity.P90, Quantity.P99)
 
@@ -153,6 +153,18 @@ def changed_rows(rows: Iterable[SubjectComparison]) -> list[SubjectComparison]:
     """The rows of which a time changed beyond noise, the largest change of a mean first."""
     changed = [row for row in rows if any(row.changes[time].verdict in (Verdict.SLOWER, Verdict.FASTER) for time in _TIMES)]
     return sorted(changed, key=lambda row: -_size(row.changes[Quantity.MEAN]))
+
+
+def left_out_words(comparison: Comparison) -> str:
+    """A sentence about the functions that aren't compared, "" where all are."""
+    if not comparison.left_out:
+        return ""
+    names, more = comparison.left_out[:_MOST_FUNCTIONS], len(comparison.left_out[_MOST_FUNCTIONS:])
+    beyond = f" and {more} more" if more else ""
+    return (
+        f"Not compared, as either recording watched them in windows only: {', '.join(names)}{beyond}. `record --exact` watches "
+        "all of their calls."
+    )
 
 
 def came_and_went(rows: Iterable[SubjectComparison]) -> Iterator[tuple[str, SubjectComparison]]:

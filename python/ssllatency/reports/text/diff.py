@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 
-from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import PART, Comparison, Contribution, SubjectComparison, Verdict
@@ -24,6 +23,7 @@ from ssllatency.reports.rows.compared import (
     changed_rows,
     failure_sentences,
     group_changes,
+    left_out_words,
     ungrouped_words,
 )
 from ssllatency.reports.text.diff_rows import row_blocks, subject_words
@@ -54,7 +54,8 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
         affected(comparison, page),
         contributions(comparison, page, all_rows),
         *rows,
-        [] if comparison.rows else page.wrapped("Neither holds a handshake or call."),
+        [] if comparison.rows else page.wrapped("Neither holds a handshake or call that can be compared."),
+        page.wrapped(left_out_words(comparison), hanging="  ") if comparison.left_out else [],
         *losses,
     ]
     return joined(blocks)
@@ -158,6 +159,6 @@ def _change_cells(row: SubjectComparison) -> list[str]:
 
 
 def _names(rows: Sequence[SubjectComparison]) -> str:
-    names = [row.subject.name if row.subject.kind != PART else PARTS[Part(row.subject.name)] for row in rows]
+    names = [row.subject.name if row.subject.kind != PART else subject_words(row.subject) for row in rows]
     beyond = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"{', '.join(names[:_MOST_NAMES])}{beyond}"

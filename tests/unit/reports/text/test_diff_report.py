@@ -59,6 +59,11 @@ def test_a_few_new_failures_are_told_with_their_reason() -> None:
     assert sentence in [finding.text for finding in findings(compare(before, after))]
 
 
+def test_failures_that_are_new_are_not_called_by_their_time_alone() -> None:
+    report = text(recording(1), recording(2, failed=(8,) * 6))
+    assert "  new: failed handshakes, wall" in report
+
+
 def test_everyday_failures_are_noise() -> None:
     assert ": no change beyond noise." in text(recording(1, failed=(2,) * 6), recording(2, failed=(2, 3, 2, 3, 2, 1)))
     assert "Failed" not in text(recording(1), recording(2))
