@@ -60,7 +60,7 @@ def _of_probes(paid: TracingCost | None) -> str:
 
 
 def totals(shown: Shown) -> Line:
-    """All handshakes together, and what was lost."""
+    """All handshakes together."""
     row, handshakes = shown.whole, shown.window.snapshot.handshakes
     resumed = f", resumed {share(row.resumed, 1.0)}" if row.resumed is not None else ""
     queue = f", queue {duration(row.queue_ns)}" if row.queue_ns is not None else ""
@@ -68,9 +68,13 @@ def totals(shown: Shown) -> Line:
     pieces = [Piece(f"{rate(row.rate)} handshakes/s{resumed}")]
     pieces += [Piece(", "), Piece(f"{row.failed} failed", PieceStyle.FAILURE)] if row.failed else [Piece(", none failed")]
     pieces += [Piece(f", {row.abandoned} abandoned")] if row.abandoned else []
-    pieces += [Piece(queue), Piece(in_flight)]
-    lost = losses(shown.window.snapshot.losses, handshakes)
-    return [*pieces, Piece(f"; LOST: {lost[0]}", PieceStyle.FAILURE)] if lost else pieces
+    return [*pieces, Piece(queue), Piece(in_flight)]
+
+
+def lost(shown: Shown) -> Line:
+    """What was lost; nothing where nothing was."""
+    phrases = losses(shown.window.snapshot.losses, shown.window.snapshot.handshakes)
+    return [Piece(f"  LOST: {phrases[0]}", PieceStyle.FAILURE)] if phrases else []
 
 
 def headings(shown: Shown, columns: Sequence[Column]) -> list[str]:

@@ -13,13 +13,14 @@ from ssllatency.model.live.reading import FUNCTION
 from ssllatency.model.live.rows import LiveRow
 from ssllatency.reports.live.columns import Layout, layout
 from ssllatency.reports.live.drawings import heatmap, parts_bar
-from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, totals, trend
+from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, lost, totals, trend
 from ssllatency.reports.live.shown import VIEW_KEYS, Shown, title
 from ssllatency.reports.live.styled import Line, Piece, PieceStyle, fitted, plain, words
 from ssllatency.reports.text.page import Page, wrapped
 from ssllatency.units import counted, seconds
 
 LEAST = (80, 24)
+_ENDS = (". ", "; ", " (")  # of sentences and clauses
 _KEYS = {
     "?": "help",
     "q": "quit",
@@ -62,7 +63,7 @@ def compose(now: Shown | None, newest: Iterable[Failures], at_s: float, state: S
     room = height - _ABOVE - _BELOW - _BAR_LINES - 1 - len(story)
     table, heat, failed = _shared(room, len(now.rows) + 1, len(why))
     lines = [*_above(now, at_s, state, page), *_table(now, page, table), *_picture(now, page, heat), *story, *why[:failed]]
-    return [*_padded(lines, height - _BELOW, width), *_padded(_last(state), _BELOW, width)]
+    return [*_padded(lines, height - _BELOW, width), *_padded(_last(state, width), _BELOW, width)]
 
 
 def _shared(room: int, rows: int, why: int) -> tuple[int, int, int]:
@@ -76,10 +77,12 @@ def _shared(room: int, rows: int, why: int) -> tuple[int, int, int]:
 def _above(now: Shown, at_s: float, state: State, page: Page) -> list[Line]:
     marks = [Piece(" PAUSED ", PieceStyle.SELECTED)] if state.paused else []
     marks += [Piece(" REC ", PieceStyle.FAILURE), words(f"{state.recording} ")] if state.recording else []
-    return [heading(now, at_s, page), [*marks, *totals(now)], _views(now, state.views)]
+    below = [[*marks, *totals(now)], _views(now, state.views)]
+    min(below, key=lambda line: len(plain(line))).extend(lost(now))  # the line that has more room for it
+    return [heading(now, at_s, page), *below]
 
 
-def _views(now: Shown, views: Sequence[str]) -> Line:
+def _views(now: Shown, views: Sequence[str]) -> list[Piece]:
     pieces: list[Piece] = []
     keys = {view: f"{key} " for key, view in VIEW_KEYS.items()}
     for view in views:
@@ -155,9 +158,17 @@ def _sentences(now: Shown, page: Page, most: int) -> list[Line]:
     return _exactly([[Piece(line, PieceStyle.STRONG)] for line in lines], max(_SENTENCE_LINES, min(most, len(lines))))
 
 
-def _last(state: State) -> list[Line]:
+def _last(state: State, width: int) -> list[Line]:
     keys = [(Piece(key, PieceStyle.KEY), Piece(f" {what}", PieceStyle.FAINT)) for key, what in _KEYS.items()]
-    return [[words(state.notice, PieceStyle.FAINT)], [piece for pair in keys for piece in (*pair, Piece(" "))]]
+    return [[words(clauses(state.notice, width), PieceStyle.FAINT)], [piece for pair in keys for piece in (*pair, Piece(" "))]]
+
+
+def clauses(text: str, width: int) -> str:
+    """The text; where it is wider than that, as many of its sentences and clauses as fit, if they are most of the line."""
+    if len(text) <= width:
+        return text
+    end = max(text.rfind(mark, 0, width + len(mark)) for mark in _ENDS)
+    return text[:end] if end > width // 2 else text
 
 
 def _exactly(lines: Sequence[Line], number: int) -> list[Line]:

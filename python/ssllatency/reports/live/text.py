@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ssllatency.model.live.history import History
 from ssllatency.reports.live.columns import Layout, layout
 from ssllatency.reports.live.drawings import parts_bar
-from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, totals, trend
+from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, lost, totals, trend
 from ssllatency.reports.live.shown import Shown, ViewChoice, shown
 from ssllatency.reports.live.styled import plain
 from ssllatency.reports.text.page import PLAIN, Page, joined
@@ -22,7 +22,7 @@ def render(history: History, choice: ViewChoice, page: Page = PLAIN) -> str:
     if now is None or newest is None:
         return ""
     blocks = [
-        [plain(heading(now, newest.at_s, page)), plain(totals(now))],
+        [plain(heading(now, newest.at_s, page)), plain([*totals(now), *lost(now)])],
         _table(now, page),
         [plain(line) for line in parts_bar(now.whole, page, lines=3, names=now.names)],
         [line for sentence in diagnosis(now.window.snapshot) for line in page.wrapped(f"==> {sentence}", "", "    ")],

@@ -19,7 +19,7 @@ from ssllatency.reports.live.columns import columns, layout, ordered
 from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.drawings import heatmap, parts_bar, spark
 from ssllatency.reports.live.lines import cut
-from ssllatency.reports.live.screen import LEAST, State, compose, explanation, texts
+from ssllatency.reports.live.screen import LEAST, State, clauses, compose, explanation, texts
 from ssllatency.reports.live.shown import WINDOWS_S, ViewChoice, shown
 from ssllatency.reports.live.styled import HEAT, Piece, PieceStyle, fitted, plain
 from ssllatency.reports.live.text import render
@@ -183,6 +183,24 @@ def test_before_the_first_numbers_it_says_so() -> None:
 def test_paused_and_recording_are_marked() -> None:
     marked = screen(busy(3), ViewChoice(), 120, 24, State(views(BY), paused=True, recording="x.jsonl"))[1]
     assert marked.startswith(" PAUSED  REC x.jsonl ")
+
+
+@pytest.mark.parametrize("by", [(), BY])
+@pytest.mark.parametrize("recording", ["", "ssllatency-20261128-010119.jsonl"])
+def test_of_what_is_lost_both_number_and_noun_are_seen(
+    by: tuple[Label, ...], recording: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssllatency.reports.live.lines.losses", lambda *_: ["1234 calls not counted because a map was full"])
+    lines = screen(busy(3), ViewChoice(), 80, 24, State(views(by), recording=recording))
+    assert any("  LOST: 1234 calls " in line for line in lines[1:3])
+
+
+def test_a_notice_that_is_too_long_ends_with_a_clause() -> None:
+    whole = "8 other processes map the same files and pay for the probes as well (about 9 us a call). --links process does not."
+    assert clauses(whole, 80) == "8 other processes map the same files and pay for the probes as well"
+    assert clauses(whole, 100) == whole[: whole.index(". --links")]
+    assert clauses(whole, len(whole)) == whole
+    assert clauses("x" * 99, 80) == "x" * 99
 
 
 def test_what_is_quiet_is_said_to_be() -> None:
