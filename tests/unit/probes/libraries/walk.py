@@ -137,6 +137,7 @@ class Program:
         self._decoder.detail = True
         self._decoded: dict[int, capstone.CsInsn] = {}
         self._written: dict[int, frozenset[str]] = {}
+        self._ends = [start + int(each["address_range"]) for start, each in zip(self._starts, self._unwind, strict=True)]
 
     def functions(self) -> list[int]:
         """The starts of the functions in .text that the unwind table knows; not of parts that are entered with a frame made."""
@@ -169,9 +170,8 @@ class Program:
 
     def end(self, address: int) -> int:
         """The end of the function that holds an address, 0 if none does."""
-        unwind = self._unwind[bisect_right(self._starts, address) - 1]
-        end = int(unwind["initial_location"] + unwind["address_range"])
-        return end if unwind["initial_location"] <= address < end else 0
+        which = bisect_right(self._starts, address) - 1
+        return self._ends[which] if self._starts[which] <= address < self._ends[which] else 0
 
     def depth(self, address: int) -> int | None:
         """The stack pointer at the function's entry minus that before the instruction, as the compiler says; None where it says
@@ -299,6 +299,8 @@ class Walk:
         return replace(crossed, held=held)
 
     def _after_for_buffer(self, each: capstone.CsInsn, crossed: Crossed, writes: frozenset[str]) -> Crossed:
+        if not crossed.buffers and not crossed.compared:
+            return crossed
         buffers = crossed.buffers - writes
         copied = _copied(each, 8)
         if copied and copied[1] in crossed.buffers:
