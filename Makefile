@@ -71,11 +71,7 @@ comma := ,
 # PYTEST='-k reload --lf': options of pytest for test-unit, test-bpf and test-live.
 .PHONY: test test-quick test-unit test-deploy test-bpf test-live test-kernels
 test: ## all tests that this machine can run
-	$(Q)tools/setup
-	$(Q)tools/for-tests/setup-foreign
-	$(Q)tools/for-tests/setup-prometheus || echo "==> no Prometheus: its tests will be skipped, which in CI is a failure"
-	$(Q)tools/for-tests/setup-collector || echo "==> no OpenTelemetry Collector: its tests will be left out, or skipped, which in CI is a failure"
-	$(Q)tools/for-tests/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
+	$(Q)tools/for-tests/setup $(kernels_named)
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
 	$(Q)$(PYTHON) tests/run.py unit fuzz deploy bpf live kernels
