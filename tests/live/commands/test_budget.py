@@ -23,21 +23,36 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 BUDGET = 0.02
 FULL_COST = 0.2  # and more, of the CPU time of an nginx that does nothing else
-FULL_SPEED_S, HANDSHAKES = 14, 15
+HANDSHAKES = 15
+
+
+@contextmanager
+def full_speed(nginx: Nginx, key: str = "rsa", *, anew: bool = False) -> Iterator[None]:
+    """Clients that ask and ask, over connections that they keep, or over a new one each time."""
+    load = [
+        "wrk",
+        "-t1",
+        "-c8",
+        "-d60",
+        *(["-H", "Connection: close"] if anew else []),
+        f"https://127.0.0.1:{nginx.port[key]}/",
+    ]
+    with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+        time.sleep(1)  # the handshakes of connections that are kept are over
+        try:
+            yield
+        finally:
+            wrk.kill()
 
 
 def test_reads_and_writes_go_into_windows_and_handshakes_stay_exact(certificates: Path) -> None:
     """A server at full speed, whose own counters tell how much it does meanwhile."""
-    with Nginx(certificates) as nginx:
-        load = ["wrk", "-t1", "-c8", f"-d{FULL_SPEED_S}", f"https://127.0.0.1:{nginx.port['rsa']}/"]
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
-            time.sleep(1)  # its own handshakes are over
-            with Trace(options=("-p", str(nginx.master_pid), "--budget", "5%")) as trace:
-                before = nginx.status()
-                Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
-                time.sleep(FULL_SPEED_S - 4)
-                after = nginx.status()
-            wrk.wait(60)
+    options = ("--budget", "5%")
+    with Nginx(certificates) as nginx, full_speed(nginx), Trace(nginx.master_pid, options=options) as trace:
+        before = nginx.status()
+        Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+        time.sleep(10)
+        after = nginx.status()
     document = trace.document
     requests = after.requests - before.requests
     assert count(document, "SSL_do_handshake") == HANDSHAKES
@@ -69,14 +84,10 @@ def test_a_light_load_is_counted_wholly(certificates: Path) -> None:
 
 def test_handshakes_alone_keep_the_budget_at_full_speed(certificates: Path) -> None:
     """Reads and writes aren't watched, so there is nothing to go into windows."""
-    with Nginx(certificates) as nginx:
-        load = ["wrk", "-t1", "-c8", "-d10", f"https://127.0.0.1:{nginx.port['rsa']}/"]
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
-            time.sleep(1)
-            with Shakes(nginx.master_pid, options=("--budget", f"{BUDGET:.0%}")) as shakes:
-                Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
-                time.sleep(5)
-            wrk.wait(60)
+    options = ("--budget", f"{BUDGET:.0%}")
+    with Nginx(certificates) as nginx, full_speed(nginx), Shakes(nginx.master_pid, options=options) as shakes:
+        Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+        time.sleep(5)
     assert endings(shakes.document) == {"success": HANDSHAKES}
     assert_books(shakes)
     assert not any("budget" in note for note in shakes.document["notes"])
@@ -85,18 +96,14 @@ def test_handshakes_alone_keep_the_budget_at_full_speed(certificates: Path) -> N
 
 def test_a_recording_keeps_the_budget_and_its_intervals_add_up(certificates: Path, tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
-    with Nginx(certificates) as nginx:
-        load = ["wrk", "-t1", "-c8", "-d20", f"https://127.0.0.1:{nginx.port['rsa']}/"]
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
-            time.sleep(1)
-            words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "2%", "-d", "10", "-i", "3", "-o", str(file)]
-            with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as record:
-                assert record.stderr is not None
-                while not (line := record.stderr.readline()).startswith("Tracing"):
-                    assert line, "it ended before it was attached"
-                Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
-                record.stderr.read()
-            wrk.kill()
+    with Nginx(certificates) as nginx, full_speed(nginx):
+        words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "2%", "-d", "10", "-i", "3", "-o", str(file)]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as record:
+            assert record.stderr is not None
+            while not (line := record.stderr.readline()).startswith("Tracing"):
+                assert line, "it ended before it was attached"
+            Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+            record.stderr.read()
     assert record.returncode == 0
     report = subprocess.run([PROGRAM, "report", str(file), "--json"], capture_output=True, text=True, check=True, timeout=60)
     document = json.loads(report.stdout)
@@ -122,19 +129,6 @@ def test_handshakes_within_reads_are_counted_whatever_the_budget(certificates: P
         assert server.ends() == {"": HANDSHAKES}
     assert endings(shakes.document) == {"success": HANDSHAKES}
     assert not any("reads and writes" in note for note in shakes.document["notes"])
-
-
-@contextmanager
-def full_speed(nginx: Nginx, seconds: int = FULL_SPEED_S) -> Iterator[None]:
-    """Clients that ask and ask, over connections that they keep."""
-    load = ["wrk", "-t1", "-c8", f"-d{seconds}", f"https://127.0.0.1:{nginx.port['rsa']}/"]
-    with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
-        time.sleep(1)  # its own handshakes are over
-        try:
-            yield
-        finally:
-            wrk.terminate()
-            wrk.wait(60)
 
 
 def test_without_an_option_the_server_and_others_are_spared(certificates: Path) -> None:
@@ -206,13 +200,12 @@ def test_bpftrace_is_refused_where_it_would_cost_too_much(certificates: Path) ->
 def test_phases_go_into_windows_and_handshakes_stay_exact(certificates: Path) -> None:
     """At full speed with a new connection for each request. Each of these handshakes exchanges keys and signs: so each that is
     said to have been watched has that phase, none of the others has, and all of them have the private key's."""
-    with Nginx(certificates, Settings(tickets=False)) as nginx:
-        load = ["wrk", "-t1", "-c8", "-d12", "-H", "Connection: close", f"https://127.0.0.1:{nginx.port['ecdsa']}/"]
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
-            time.sleep(1)
-            with Shakes(nginx.master_pid, options=("--budget", "1%")) as shakes:
-                time.sleep(8)
-            wrk.wait(60)
+    with (
+        Nginx(certificates, Settings(tickets=False)) as nginx,
+        full_speed(nginx, "ecdsa", anew=True),
+        Shakes(nginx.master_pid, options=("--budget", "1%")) as shakes,
+    ):
+        time.sleep(8)
     handshakes = shakes.document["handshakes"]
     [group] = [group for group in handshakes["groups"] if group["ending"] == "success"]
     parts, count, unphased = group["parts"], group["count"], group["facts"]["unphased"]
@@ -238,13 +231,9 @@ def test_phases_of_few_handshakes_are_all_watched(certificates: Path) -> None:
 def test_a_recording_has_phases_in_windows_as_well(certificates: Path, tmp_path: Path) -> None:
     """wrk resumes its sessions: each was offered, and that counts where the session's lookup was watched."""
     file = tmp_path / "recording.jsonl"
-    with Nginx(certificates) as nginx:
-        load = ["wrk", "-t1", "-c8", "-d14", "-H", "Connection: close", f"https://127.0.0.1:{nginx.port['ecdsa']}/"]
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
-            time.sleep(1)
-            words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "1%", "-d", "9", "-i", "3", "-o", str(file)]
-            subprocess.run(words, check=True, capture_output=True, timeout=60)
-            wrk.kill()
+    with Nginx(certificates) as nginx, full_speed(nginx, "ecdsa", anew=True):
+        words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "1%", "-d", "9", "-i", "3", "-o", str(file)]
+        subprocess.run(words, check=True, capture_output=True, timeout=60)
     report = subprocess.run([PROGRAM, "report", str(file), "--json"], capture_output=True, text=True, check=True, timeout=60)
     [group] = [group for group in json.loads(report.stdout)["handshakes"]["groups"] if group["ending"] == "success"]
     parts, count, unphased = group["parts"], group["count"], group["facts"]["unphased"]
