@@ -68,7 +68,7 @@ def find(name: str) -> Foreign:
 
 
 def java_archives(name: str) -> Foreign:
-    """The folder of the Java archives called `name`: netty or conscrypt."""
+    """The folder of the Java archives called `name`: netty, conscrypt or conscrypt-2.6."""
     folder = _FOREIGN / name
     return Foreign(folder) if (folder / "origin.json").is_file() else _absent(name, name)
 

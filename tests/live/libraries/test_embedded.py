@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 TIMES = 12
 PACKAGES = {"pyopenssl": "OpenSSL", "grpc": "grpc", "granian": "granian"}
-JAVA = {"netty": "NettyServer.java", "conscrypt": "ConscryptServer.java"}
+JAVA = {"netty": "NettyServer.java", "conscrypt": "ConscryptServer.java", "conscrypt-2.6": "ConscryptServer.java"}
 
 
 def listens(port: int) -> bool:
@@ -160,6 +160,26 @@ def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
     assert_books(shakes)
 
 
+def test_the_stripped_boringssl_of_conscrypt_is_counted(certificates: Path) -> None:
+    """Its file is deleted as soon as it is mapped, and names no function of BoringSSL."""
+    with serving("conscrypt-2.6", certificates) as (server, port):
+        found = stack(server.pid, "BoringSSL")
+        with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
+            negotiated = [
+                answered(port, version) for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3) for _ in range(TIMES)
+            ]
+            unknown_ca(port)
+    assert found["traced"]
+    assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
+    assert count(trace.document, "SSL_do_handshake", "failure") == 1
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
+    assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["tlsv1 alert unknown ca"]
+    assert labels_of(shakes.ended("success"), "version", "cipher", "resumed") == negotiated
+    assert_books(shakes)
+
+
 def test_handshakes_of_a_client_of_grpc_are_counted(certificates: Path) -> None:
     """The server's side, which has the same library, isn't."""
     with serving("grpc", certificates) as (server, port):
@@ -192,9 +212,9 @@ def test_functions_of_rustls_in_a_stripped_library_are_counted(certificates: Pat
     names = ("rustls::server::hs::ExpectClientHello::handle", "ring::agreement::agree_ephemeral")
     with serving("granian", certificates) as (server, port), Trace(server.pid) as trace:
         for _ in range(TIMES):
-            shake_once(port, ssl.TLSVersion.TLSv1_3)
+            answered(port, ssl.TLSVersion.TLSv1_3)
             with pytest.raises(ssl.SSLError):
-                shake_once(port, ssl.TLSVersion.TLSv1_2)
+                answered(port, ssl.TLSVersion.TLSv1_2)
     assert [count(trace.document, name, "unknown") for name in names] == [2 * TIMES, TIMES]
     signers = {name: f"rustls::crypto::ring::sign::{name}Signer::sign" for name in ("Ecdsa", "Rsa", "Ed25519")}
     signs = {name: count(trace.document, signer, "unknown") for name, signer in signers.items()}
@@ -203,14 +223,17 @@ def test_functions_of_rustls_in_a_stripped_library_are_counted(certificates: Pat
     assert losses(trace.document) == {}
 
 
-def shake_once(port: int, version: ssl.TLSVersion) -> None:
-    """A handshake and a request, to its answer."""
+def answered(port: int, version: ssl.TLSVersion) -> tuple[str | None, str, str]:
+    """A handshake and a request, to its answer: version, cipher, and whether a session was resumed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = context.maximum_version = version
     with socket.create_connection(("127.0.0.1", port)) as peer, context.wrap_socket(peer) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        cipher = connection.cipher()
+        assert cipher
+        return connection.version(), cipher[0], "yes" if connection.session_reused else "no"
 
 
 @pytest.mark.parametrize(("name", "implementation"), [("granian", "rustls"), ("conscrypt", "BoringSSL")])

@@ -65,6 +65,7 @@ _QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
+_CONSCRYPT = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_conscrypt_is_counted"
 _GRPC_CLIENT = f"{_OTHER}/test_embedded.py::test_handshakes_of_a_client_of_grpc_are_counted"
 _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _BORING = f"{_OTHER}/test_boringssl.py"
@@ -166,13 +167,13 @@ ROWS = (
         "of 2025",
         "static or inside another library, stripped",
         {
-            "calls": _by(f"{_BORING}::test_stripped", _GRPC),
-            **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY)),
-            "phases": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_NO_TICKETS),
+            "calls": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT),
+            **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY)),
+            "phases": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY, but=_NO_TICKETS),
             "certificates": _NO_CERTIFICATES,
             "waits": _by(f"{_BORING}::test_stripped"),
-            "labels": _by(f"{_BORING}::test_stripped", _GRPC, _ENVOY, but=_SOME_LABELS),
-            "reasons": _by(f"{_BORING}::test_stripped", _ENVOY),
+            "labels": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY, but=_SOME_LABELS),
+            "reasons": _by(f"{_BORING}::test_stripped", _CONSCRYPT, _ENVOY),
             "clients": _by(_GRPC_CLIENT),
             "aarch64": _NOT_TRIED,
         },
