@@ -86,15 +86,16 @@ static __always_inline bool ends_handshake(const struct ended_call *call)
 	return call->convention == SSLL_SSL_HANDSHAKE && call->verdict.outcome != SSLL_RETRY;
 }
 
-/* Who shook hands. Not inlined: it needs a stack of its own. */
-static __noinline int read_who(__u64 ssl, __u32 index, bool succeeded, struct ssll_event *event)
+/* Who shook hands. Not inlined: it needs a stack of its own. Nor static: the verifier would follow it after each way to an
+ * event, which took Linux 6.1 most of the instructions that it goes through in a program at most. */
+__noinline int read_who(__u64 ssl, __u32 index, bool succeeded, struct ssll_event *event)
 {
 	struct ssll_labels labels = {.ending = succeeded ? SSLL_ENDING_SUCCESS : SSLL_ENDING_FAILURE};
 	struct ssll_library *library = library_of(index);
 	struct ssll_endpoint endpoint = {};
 	bool server = true;
 
-	if (!library)
+	if (!library || !event)
 		return 0;
 	read_bases(ssl, library, &labels);
 	read_names(ssl, library, &labels);

@@ -31,7 +31,8 @@ static __always_inline __u32 make_text(const struct ssll_text *text)
 	return kept ? *kept : 0;
 }
 
-/* The text's number; 0 where there is no room for one more. */
+/* The text's number; 0 where there is no room for one more. Static, as Linux 6.1 takes no key of a map that lies where a
+ * pointer argument of a function that isn't points to. Those below aren't: they are verified once, whatever calls them. */
 static __noinline int number_of_text(const struct ssll_text *text)
 {
 	__u32 *number = bpf_map_lookup_elem(&texts, text);
@@ -42,7 +43,7 @@ static __noinline int number_of_text(const struct ssll_text *text)
 }
 
 /* The number of the text that ends in a zero byte; 0 where there is no room for it, -1 where it is empty or can't be read. */
-static __noinline int number_of_string(__u64 address, __u32 kind)
+__noinline int number_of_string(__u64 address, __u32 kind)
 {
 	struct ssll_text text = {.kind = kind};
 	long size = bpf_probe_read_user_str(text.bytes, SSLL_TEXT_LENGTH + 2, (void *)address);
@@ -57,7 +58,7 @@ static __noinline int number_of_string(__u64 address, __u32 kind)
 }
 
 /* The same of a text of this length. */
-static __noinline int number_of_bytes(__u64 address, __u64 length, __u32 kind)
+__noinline int number_of_bytes(__u64 address, __u64 length, __u32 kind)
 {
 	struct ssll_text text = {.kind = kind, .cut = length > SSLL_TEXT_LENGTH};
 	__u32 size = text.cut ? SSLL_TEXT_LENGTH : length;

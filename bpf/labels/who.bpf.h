@@ -166,10 +166,12 @@ static __always_inline void copy_network(__u8 *network, const __u8 *address, __u
 }
 
 /* The number of the peer's network; as number_of_string(), -1 where there is no peer. */
-static __noinline int number_of_network(const struct ends *ends)
+__noinline int number_of_network(const struct ends *ends)
 {
 	struct ssll_text text = {.kind = SSLL_TEXT_KIND_LOCAL};
 
+	if (!ends)
+		return -1;
 	if (ends->family == LOCAL_SOCKET)
 		return number_of_text(&text);
 	if (!ends->peer_port)
@@ -188,13 +190,13 @@ static __noinline int number_of_network(const struct ends *ends)
 
 /* What the socket tells. The port is the listener's: this side's on a server, the peer's on a client; 0 where sockets of its
  * family have none. */
-static __noinline int read_socket(__u64 ssl, const struct ssll_library *library, bool server, struct ssll_endpoint *endpoint)
+__noinline int read_socket(__u64 ssl, const struct ssll_library *library, bool server, struct ssll_endpoint *endpoint)
 {
 	struct ends ends = {};
 	__u32 descriptor;
 	int number;
 
-	if (!read_descriptor(ssl, library, &descriptor) || !read_ends(descriptor, &ends))
+	if (!library || !endpoint || !read_descriptor(ssl, library, &descriptor) || !read_ends(descriptor, &ends))
 		return 0;
 	/* Without a connection the number isn't that of what the BIO reads from. */
 	if (ends.family != LOCAL_SOCKET && !ends.peer_port)
@@ -238,8 +240,10 @@ static __always_inline void read_bases(__u64 ssl, const struct ssll_library *lib
 }
 
 /* What the SSL itself tells. `labels` has what comes before. */
-static __noinline int read_names(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+__noinline int read_names(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
+	if (!library || !labels)
+		return 0;
 	if (is_asked_for(SSLL_LABEL_SNI))
 		keeps_extensions(library) ? read_counted_name(ssl, library, labels) : read_server_name(ssl, library, labels);
 	if (is_asked_for(SSLL_LABEL_ALPN))

@@ -28,7 +28,7 @@ static __always_inline struct verdict success(void)
 }
 
 /* Of a call that has returned and hasn't failed: a success, or unknown where nothing that it returned tells. Without a branch:
- * Linux 6.1 would walk all that follows twice, which with labels is more than it takes. */
+ * Linux 6.1 would walk all that follows twice. */
 static __always_inline struct verdict returned(enum ssll_convention convention)
 {
 	__u64 told = (__u64)convention ^ SSLL_NONE;

@@ -87,13 +87,13 @@ static __always_inline bool is_go_type(__u32 hash, const struct ssll_library *li
 }
 
 /* Whether the connection reads from one of Go's own sockets, and not from what another package has put around it. Not inlined:
- * its callers have no stack to spare. */
-static __noinline bool is_go_socket(__u64 connection, const struct ssll_library *library)
+ * its callers have no stack to spare. Nor static: verified once, whatever calls it. */
+__noinline bool is_go_socket(__u64 connection, const struct ssll_library *library)
 {
 	__u64 itab = 0;
 	__u32 hash;
 
-	if (bpf_probe_read_user(&itab, sizeof(itab), (void *)connection)) /* Conn.conn comes first */
+	if (!library || bpf_probe_read_user(&itab, sizeof(itab), (void *)connection)) /* Conn.conn comes first */
 		return false;
 	hash = go_type_hash(itab);
 	return is_go_type(hash, library, SSLL_GO_TYPE_TCP) || is_go_type(hash, library, SSLL_GO_TYPE_LOCAL);
