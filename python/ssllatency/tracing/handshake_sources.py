@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ssllatency.engines.sessions.full import FullSession
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshake_sites import watched
 from ssllatency.engines.sessions.handshakes import HandshakeSession
@@ -18,6 +18,9 @@ from ssllatency.tracing import live
 from ssllatency.tracing.certificates.process import read_certificates
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
+
+if TYPE_CHECKING:
+    from ssllatency.engines.sessions.full import FullSession
 
 
 def load_ahead(resolved: Resolved, arguments: argparse.Namespace) -> None:
@@ -57,6 +60,8 @@ def source_of(wanted: Ability, request: HandshakeRequest) -> HandshakeSession | 
     """The source for a request that can do what is wanted, and least beyond."""
     if wanted in HandshakeSession.abilities:
         return HandshakeSession(request)
+    from ssllatency.engines.sessions.full import FullSession  # which handshakes alone don't need
+
     assert wanted in FullSession.abilities
     return FullSession(request)
 

@@ -102,9 +102,28 @@ LATER = (
     *("ssllatency.engines.attach.links", "ssllatency.engines.hit_cost", "ssllatency.tracing.follow", "ssllatency.tracing.late"),
     *("ssllatency.model.sampling", "ssllatency.reports.documents", "ssllatency.reports.html", "ssllatency.reports.text"),
 )
+# What it brings in once the probes are attached, or where other things than handshakes are asked for.
+LATER_STILL = (
+    *("ssllatency.reports.documents", "ssllatency.reports.html", "ssllatency.reports.text", "ssllatency.model.statistics"),
+    *("ssllatency.engines.sessions.full", "ssllatency.engines.sessions.trace", "ssllatency.engines.sessions.snoop"),
+    *("ssllatency.engines.hit_cost", "ssllatency.tracing.hit_costs", "secrets"),
+)
 # What reads a file, which no process does that lasts; and modules of Python's that take long to bring in.
 NEVER = ("bcc", "capstone", "elftools", "ssllatency.elf.image", "ssllatency.code.flow")
-SLOW = ("difflib", "lzma", "shutil", "subprocess", "tempfile", "concurrent.futures", "asyncio", "logging", "unittest")
+SLOW = (
+    "statistics",
+    "fractions",
+    "decimal",
+    "difflib",
+    "lzma",
+    "shutil",
+    "subprocess",
+    "tempfile",
+    "concurrent.futures",
+    "asyncio",
+    "logging",
+    "unittest",
+)
 
 
 @pytest.mark.parametrize(("command", "others"), [("trace", ["ssllatency.model.handshakes"]), ("handshakes", [])])
@@ -115,6 +134,18 @@ def test_a_subcommand_brings_in_no_more_than_it_begins_with(command: str, others
         "import sys; from ssllatency.cli.command_line import build_parser\n"
         f"build_parser({command!r}).parse_args([{command!r}, '-p', '1'])\n"
         f"unwanted = {(*LATER, *NEVER, *SLOW, *others)!r}\n"
+        "print(*(name for name in sys.modules if any(name == other or name.startswith(f'{other}.') for other in unwanted)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == []
+
+
+def test_what_the_probes_are_attached_with_is_all_that_is_brought_in_until_they_are() -> None:
+    """While files are planned: reports, and what other commands attach, come later or never."""
+    code = (
+        "import sys, ssllatency.cli.live.handshakes, ssllatency.tracing.follow, ssllatency.tracing.handshake_sources\n"
+        f"unwanted = {(*LATER_STILL, *NEVER, *SLOW)!r}\n"
         "print(*(name for name in sys.modules if any(name == other or name.startswith(f'{other}.') for other in unwanted)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -139,7 +170,7 @@ def test_help_says_what_rows_take_of_the_kernels_memory(capsys: pytest.CaptureFi
 
 def test_what_is_brought_in_later_is_there() -> None:
     """Else nothing would be held by the test above once one of them is renamed."""
-    assert [name for name in (*LATER, *NEVER[3:], *SLOW) if importlib.util.find_spec(name) is None] == []
+    assert [name for name in (*LATER, *LATER_STILL, *NEVER[3:], *SLOW) if importlib.util.find_spec(name) is None] == []
 
 
 def test_the_collector_rests_while_modules_are_brought_in(monkeypatch: pytest.MonkeyPatch) -> None:

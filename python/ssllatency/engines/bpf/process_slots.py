@@ -8,7 +8,7 @@ fits could use up a limit of another process's, or have the cost of their own ca
 from __future__ import annotations
 
 import ctypes
-import secrets
+import os
 from functools import cache
 
 from ssllatency import abi
@@ -26,7 +26,7 @@ class SlotCounts(ctypes.Structure):
 @cache
 def secret() -> int:
     """The odd number of this run, which its objects have in common."""
-    return secrets.randbits(64) | 1
+    return int.from_bytes(os.urandom(8), "little") | 1  # secrets would bring in four modules
 
 
 def slot_of(pid: int) -> int:
