@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the object handshakes that tell when peers' bytes arrive, and whose sockets applications read themselves."""
+"""The programs of the object handshakes that tell when peers' bytes arrive, whose sockets applications read themselves, and
+where Go's handshakes find nothing to read."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.bpf.loadable import Loadable
 
 TRACEPOINTS = ("at_socket_state", "at_arrival", "at_segment", "at_read")
+TRACEPOINTS_OF_GO = ("at_go_read",)
 # Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
 _FEWEST, _MOST = 1024, 32768
 _ENOUGH_WITHOUT_SOCKET = 3
@@ -24,6 +26,7 @@ class Arrivals:
         self.watched = False
         self._attachment = attachment
         self._reads_tried = False
+        self._sees_reads_of_go: bool | None = None
 
     def make_room(self, loaded: Loadable, in_flight: int) -> None:
         """To be called before the object is loaded: for so many handshakes in flight."""
@@ -40,6 +43,17 @@ class Arrivals:
                 self._attachment.attach_tracepoint("at_segment")
             self.watched = True
             self._counters.watches_arrivals = 1
+
+    def watch_reads_of_go(self) -> bool:
+        """Traces what is read, so that Go's handshakes needn't be watched where goroutines park, as those that wait for data do
+        as well. Returns whether the kernel tells it, since Linux 6.3; may be called again."""
+        if self._sees_reads_of_go is None:
+            self._sees_reads_of_go = False
+            if self.watched:
+                with suppress(OSError):
+                    self._attachment.attach_tracepoint("at_go_read")
+                    self._sees_reads_of_go = True
+        return self._sees_reads_of_go
 
     def poll(self) -> None:
         """Traces what threads read, once a few handshakes were without a socket that is known: their servers read it

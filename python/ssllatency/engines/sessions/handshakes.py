@@ -30,11 +30,12 @@ from ssllatency.engines.sessions import arrivals
 from ssllatency.engines.sessions.handshake_counts import Counts, make_room
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
-    phase_sites,
+    Transports,
     places_of,
     raised_sites,
     sites_by_program,
     tell_why,
+    transport_sites,
     watched,
     windowed_sites,
 )
@@ -85,13 +86,13 @@ class HandshakeSession:
         self._request, self._beside = request, beside
         self._images = list(request.base.images)
         base = replace(request.base, images=tuple(watched(self._images, self._images)))
-        more = (*_MORE, *_more_of_go(request))
-        self.attachment = Attachment(
-            base, "handshakes", _PROGRAMS, more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
-        )
+        of_go = _more_of_go(request)
+        tracepoints = (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(arrivals.TRACEPOINTS_OF_GO if of_go else ()))
+        more = (*_MORE, *of_go)
+        self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=tracepoints, beside=beside)
         self._opened = ExitStack()
         self._watches_wakes = False
-        self._watches_transport = request.blocking
+        self._watches_transport = self._watches_parking = request.blocking
         self._watches_raised = False
         self._arrivals = arrivals.Arrivals(self.attachment)
         self._windows = PhaseWindows(self.attachment, request.base.budget)
@@ -114,6 +115,7 @@ class HandshakeSession:
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
         self._arrivals.watch(self._counters)
+        self._choose_waits(self._images)
         if self._request.base.budget is not None and self._within_data:
             self.attachment.hold([Tier.DATA])
         self._watches_raised = self._request.base.budget is None or not tell_why(self._all_sites)
@@ -157,6 +159,7 @@ class HandshakeSession:
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         first = self.attachment.next_number(len(images))
+        self._choose_waits(images)
         self._describe(first, images)
         self._images += images
         try:
@@ -186,7 +189,15 @@ class HandshakeSession:
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        return sites_by_program(first, images, transport=self._watches_transport, raised=self._watches_raised)
+        transport = Transports(sleeping=self._watches_transport, parking=self._watches_parking)
+        return sites_by_program(first, images, transport, raised=self._watches_raised)
+
+    def _choose_waits(self, images: Sequence[TracedImage]) -> None:
+        """Before images are attached: how waits of Go's handshakes are seen. Where goroutines park, all are, and those for data
+        cost as much; so within a budget only reads that find nothing, if the kernel tells of them."""
+        if any(map(is_go, images)) and not self._watches_parking:
+            self._watches_parking = self._request.base.budget is None or not self._arrivals.watch_reads_of_go()
+        self._counters.watches_parking = int(self._watches_parking)
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
@@ -199,19 +210,17 @@ class HandshakeSession:
                 self.attachment.attach_tracepoint("at_write")
 
     def _watch_transport(self) -> None:
-        """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
+        """Watches reads and writes, and where goroutines park, once more than a few handshakes sleep. Those that slept before
+        are counted separately."""
         slept = self._counters.slept
         if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
-        self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
-        by_image = [
-            phase_sites(() if is_go(image) else sites.transport, {})
-            for image, sites in zip(self._images, self._all_sites, strict=True)
-        ]
-        sites = {"at_phase_end": [ends for _, ends in by_image], "at_phase": [begins for begins, _ in by_image]}
+        parks = not self._watches_parking
+        # Later files as well; where they are refused, sleeping calls go on being reported.
+        self._watches_transport = self._watches_parking = True
         with suppress(AttachError):
-            self.attachment.attach_more(sites)
-            self._counters.watches_transport = 1
+            self.attachment.attach_more(transport_sites(self._images, parking=parks))
+            self._counters.watches_transport = self._counters.watches_parking = 1
 
     def _watch_raised(self) -> None:
         """Watches all errors that are raised: a handshake that succeeds may raise tens of them, and clear them again."""
