@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real programs of Go with TLS, on the loopback address only, each in a folder of its own and ended with its block: Caddy and
-etcd as Debian ships them, stripped, and the newest Caddy where tools/for-tests/setup-go has built it."""
+etcd as Debian ships them, stripped, and the newest Caddy and OAuth2 Proxy where tools/for-tests/setup-go has built them."""
 
 from __future__ import annotations
 
@@ -71,6 +71,28 @@ def caddy(release: str, pair: Certificate) -> Iterator[Caddy]:
         words = ["env", f"HOME={folder}", f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}", program]
         with started([*words, "run", "--config", folder / "conf.json"], folder, port) as pid:
             yield Caddy(pid, port, program, admin, configuration)
+
+
+@contextmanager
+def oauth2_proxy(pair: Certificate) -> Iterator[tuple[int, int]]:
+    """The process and the TLS port of an OAuth2 Proxy, which asks nobody who they are here, and answers by itself."""
+    program, (port,) = _program(NEWEST, "oauth2-proxy"), free_ports(1)
+    options = {
+        "http-address": "-",
+        "https-address": f"127.0.0.1:{port}",
+        "tls-cert-file": pair.certificate,
+        "tls-key-file": pair.key,
+        "upstream": "static://200",
+        "skip-auth-route": ".*",
+        "email-domain": "*",
+        "provider": "github",
+        "client-id": "nobody",
+        "client-secret": "none",
+        "cookie-secret": "0" * 32,
+    }
+    words = [program, *(f"--{name}={value}" for name, value in options.items())]
+    with own_folder() as folder, started(words, folder, port) as pid:
+        yield pid, port
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs of Go, stripped: Caddy, which takes a new configuration without a new process, and etcd, a server of gRPC."""
+"""Real programs of Go, stripped: Caddy, which takes a new configuration without a new process, OAuth2 Proxy, and etcd, a server
+of gRPC."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
 from tests.live.commands.handshakes import Shakes, endings, labels_of
 from tests.live.commands.trace import losses
-from tests.live.go.servers import NEWEST, Caddy, caddy, etcd
+from tests.live.go.servers import NEWEST, Caddy, caddy, etcd, oauth2_proxy
 from tests.live.servers.nginx import Certificate, make_certificate
 from tests.machine import needs_architecture
 
@@ -72,6 +73,22 @@ def test_each_handshake_of_caddy_is_counted(release: str, pair: Certificate) -> 
     resumed = Counter(labels_of(shakes.ended("success"), "alpn", "resumed"))
     assert resumed["http/1.1", "no"] == PARALLEL, "then each client of h2load resumes"
     assert resumed["http/1.1", "yes"] == 5 * EACH - PARALLEL
+
+
+def test_each_handshake_of_a_reverse_proxy_is_counted(pair: Certificate) -> None:
+    with oauth2_proxy(pair) as (pid, port), Shakes(pid, options=("--by", "alpn,port")) as shakes:
+        h2load(port, 5 * EACH, parallel=PARALLEL)
+        for version in (TLS_1_2, TLS_1_3):
+            Client(port, version).connect_times(EACH)
+        for fail in FAILING.values():
+            fail(port)
+    failed = [single for single in shakes.singles if single["ending"] != "success"]
+    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
+    assert losses(shakes.document) == {}
+    assert shakes.document["handshakes"]["in_flight"] == 0
+    own = {("TLSv1.3", "http/1.1"): 5 * EACH, ("TLSv1.2", "none"): EACH, ("TLSv1.3", "none"): EACH}
+    kinds = Counter(labels_of(shakes.ended("success"), "version", "alpn", "port"))
+    assert kinds == {(*kind, str(port)): number for kind, number in own.items()}
 
 
 def test_each_handshake_of_a_grpc_server_is_counted(pair: Certificate) -> None:

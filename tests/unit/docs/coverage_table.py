@@ -243,6 +243,7 @@ ROWS = (
                 f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
                 "test_export_and_top_count_each_handshake",
                 "live/go/test_go_servers.py::test_each_handshake_of_caddy_is_counted",
+                "test_each_handshake_of_a_reverse_proxy_is_counted",
                 "test_each_handshake_of_a_grpc_server_is_counted",
             ),
             "private key": _by(f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated"),
@@ -251,7 +252,11 @@ ROWS = (
                 "test_each_handshake_has_its_outcome_and_labels",
                 but="of ML-KEM before Go 1.26 only the encapsulation is seen",
             ),
-            "waits": _by(f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels", but=_GO_TRANSPORT),
+            "waits": _by(
+                f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
+                "live/go/test_go_waits.py::test_the_same_waits_are_seen_without_probes_where_goroutines_park",
+                but=_GO_TRANSPORT,
+            ),
             "labels": _by(
                 f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
                 but="the group is known since Go 1.24 only",
