@@ -17,8 +17,9 @@ from tests.kernels.results import Outcome
 pytestmark = pytest.mark.timeout(0)  # a guest has a limit of its own, and others may have to end before it begins
 
 
+@pytest.mark.usefixtures("booted")
 def test_a_kernel_that_falls_over_is_noticed(checkout: Path) -> None:
-    """Otherwise no other test here would mean anything."""
+    """Otherwise no other test here would mean anything. The others' guests run meanwhile: this one takes half a minute."""
     plan = Plan("", CHOSEN[0].kernel, "", ("private stacks", "panic", "programs load"), 120)
     ended = guests.boot(plan, checkout)
     assert list(ended.results) == ["private stacks"]

@@ -32,12 +32,13 @@ def install(way: str, folder: Path) -> Path:
 
 
 def alone(program: Path, folder: Path) -> Path:
-    """A script that runs the program in a mount namespace in which the checkout and its virtual environment are empty."""
+    """A script that runs the program in a mount namespace in which the checkout and its virtual environment are empty, with the
+    bytecode that was installed: what tests keep lies in the checkout."""
     script = folder / f"{program.name}-alone"
     environment = VENV.resolve()  # perhaps a link that leads out of the checkout
     hidden = [TOP] if environment.is_relative_to(TOP) else [TOP, environment]
     mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(each))}" for each in hidden)
     command = f'{mounts} && cd / && exec {shlex.quote(str(program))} "$@"'
-    script.write_text(f'#!/bin/sh\nexec unshare --mount sh -c {shlex.quote(command)} sh "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec env -u PYTHONPYCACHEPREFIX unshare --mount sh -c {shlex.quote(command)} sh "$@"\n')
     script.chmod(0o755)
     return script
