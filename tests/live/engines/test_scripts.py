@@ -86,6 +86,7 @@ class Script:
 
     def __init__(self, *command: object) -> None:
         self._command = [str(word) for word in command]
+        self._is_to_end = False
         self.output = ""
 
     def __enter__(self) -> Self:
@@ -109,10 +110,17 @@ class Script:
             assert self._process.returncode == 0
             assert "helper: " not in self.output, "0.21 and later complain of what a map hasn't"
 
+    def interrupt(self) -> None:
+        """Has it end. The block's end waits for that: to remove its probes takes seconds."""
+        self._process.send_signal(signal.SIGINT)
+        self._is_to_end = True
+
     def _interrupted(self) -> str:
         """bpftrace 0.17 may miss a signal that comes just before it goes to wait for events."""
         for _ in range(3):
-            self._process.send_signal(signal.SIGINT)
+            if not self._is_to_end:
+                self.interrupt()
+            self._is_to_end = False
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self._process.communicate(timeout=20)[0]
         self._process.kill()
@@ -223,21 +231,6 @@ def test_sslasync_bt_counts_lanes(tmp_path: Path) -> None:
     assert {int(used): int(count) for used, _, count in found if count != "0"} == {1: 3, 3: 1, 5: 1, 8: 2}
 
 
-def test_a_printed_script_counts_exactly(certificates: Path, tmp_path: Path) -> None:
-    file = tmp_path / "nginx.bt"
-    with Nginx(certificates) as server:
-        workers = server.worker_pids()
-        subprocess.run([TOOLS / "ssllatency", "script", "-p", str(server.master_pid), "-o", file], check=True)
-        with Script("sh", file) as script:
-            exchanges = Client(server.port["rsa"], TLS_1_3).connect_times(CONNECTIONS, requests=REQUESTS)
-            server.wait_idle()
-        assert server.worker_pids() == workers
-    assert script.counts("stat") == {name: count for name, count in server_calls(exchanges, "rsa").items() if count}
-    assert script.value("why[SSL_read, closed ZERO_RETURN]") == CONNECTIONS
-    assert script.value("why[SSL_read, retry WANT_READ]") == script.counts("statF")["SSL_read"] - CONNECTIONS
-    assert "@lost" not in script.output
-
-
 @BY_ONE_BPFTRACE
 def test_a_printed_script_refuses_another_build(tmp_path: Path) -> None:
     library = tmp_path / "libssl.so.3"
@@ -285,16 +278,27 @@ def successes(snapshot: Snapshot) -> dict[str, int]:
 
 
 @pytest.mark.smoke
-def test_the_engine_on_nginx(certificates: Path) -> None:
-    exchanges = []
+def test_the_engine_and_a_printed_script_count_exactly(certificates: Path, tmp_path: Path) -> None:
+    """Both at once, which remove their probes at the same time."""
+    file, exchanges = tmp_path / "nginx.bt", []
     with Nginx(certificates) as server:
+        workers = server.worker_pids()
+        subprocess.run([TOOLS / "ssllatency", "script", "-p", str(server.master_pid), "-o", file], check=True)
+        with Script("sh", file) as script:
 
-        def drive() -> None:
-            exchanges.extend(Client(server.port["rsa"], TLS_1_2).connect_times(CONNECTIONS, requests=REQUESTS))
-            server.wait_idle()
+            def drive() -> None:
+                for version in (TLS_1_2, TLS_1_3):
+                    exchanges.extend(Client(server.port["rsa"], version).connect_times(CONNECTIONS, requests=REQUESTS))
+                server.wait_idle()
+                script.interrupt()
 
-        snapshot = engine_snapshot(server.master_pid, drive)
+            snapshot = engine_snapshot(server.master_pid, drive)
+        assert server.worker_pids() == workers
     expected = {name: count for name, count in server_calls(exchanges, "rsa").items() if count}
+    assert script.counts("stat") == expected
+    assert script.value("why[SSL_read, closed ZERO_RETURN]") == 2 * CONNECTIONS
+    assert script.value("why[SSL_read, retry WANT_READ]") == script.counts("statF")["SSL_read"] - 2 * CONNECTIONS
+    assert "@lost" not in script.output
     assert {name: successes(snapshot).get(name) for name in expected} == expected
     assert snapshot.losses == Losses()
     assert snapshot.in_flight == 0
