@@ -10,12 +10,18 @@ from contextlib import suppress
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.host.kernel import release
 
 TRACEPOINTS = ("at_socket_state", "at_arrival", "at_segment", "at_read")
-TRACEPOINTS_OF_GO = ("at_go_read",)
+_READS_TOLD_SINCE = (6, 3, 0)  # of Linux: older kernels needn't load what they can't attach
 # Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
 _FEWEST, _MOST = 1024, 32768
 _ENOUGH_WITHOUT_SOCKET = 3
+
+
+def tracepoints_of_go() -> tuple[str, ...]:
+    """The programs for Go that this kernel can attach to tracepoints."""
+    return ("at_go_read",) if release() >= _READS_TOLD_SINCE else ()
 
 
 class Arrivals:
@@ -49,7 +55,7 @@ class Arrivals:
         as well. Returns whether the kernel tells it, since Linux 6.3; may be called again."""
         if self._sees_reads_of_go is None:
             self._sees_reads_of_go = False
-            if self.watched:
+            if self.watched and tracepoints_of_go():
                 with suppress(OSError):
                     self._attachment.attach_tracepoint("at_go_read")
                     self._sees_reads_of_go = True

@@ -87,7 +87,7 @@ class HandshakeSession:
         self._images = list(request.base.images)
         base = replace(request.base, images=tuple(watched(self._images, self._images)))
         of_go = _more_of_go(request)
-        tracepoints = (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(arrivals.TRACEPOINTS_OF_GO if of_go else ()))
+        tracepoints = (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(arrivals.tracepoints_of_go() if of_go else ()))
         more = (*_MORE, *of_go)
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=tracepoints, beside=beside)
         self._opened = ExitStack()
