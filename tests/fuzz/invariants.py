@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import capstone
 
 from ssllatency.code.boundaries import boundaries
-from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.fields import FieldError
 from ssllatency.probes import codec
@@ -33,6 +33,7 @@ from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, FilePlan, Probe
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.unnamed import found_in
+from ssllatency.stacks.openssl.unnamed.found import found_in as openssl_found_in
 from ssllatency.stacks.registry import stack_of
 from ssllatency.stacks.rustls.functions import FOUND, functions_in
 from tests.fixtures import hostile
@@ -113,13 +114,28 @@ def check_names(data: bytes) -> None:
 
 def check_unnamed(data: bytes) -> None:
     """What is found without symbols begins where the unwind tables know a function, each another one."""
-    try:
+    with suppress(ElfError):
         image = image_of(data)
-    except ElfError:
-        return
-    found = found_in(image).functions.values()
-    assert len({function.address for function in found}) == len(found)
-    for function in found:
+        _check_found(image, found_in(image).functions)
+
+
+def check_unnamed_openssl(data: bytes) -> None:
+    """Of OpenSSL's functions that are found without symbols: as above; accessors are functions, and labels lie near."""
+    with suppress(ElfError):
+        image = image_of(data)
+        found = openssl_found_in(image)
+        _check_found(image, found.functions)
+        for function in found.accessors.values():
+            assert image.function_bounds(function.address) == (function.address, function.address + function.size)
+        for path in found.labels.values():
+            assert 1 <= len(path.offsets) <= 4
+            assert all(0 <= offset < 1 << 16 for offset in path.offsets)
+            assert path.size in (1, 2, 4, 8)
+
+
+def _check_found(image: Image, functions: Mapping[str, Function]) -> None:
+    assert len({function.address for function in functions.values()}) == len(functions)
+    for function in functions.values():
         assert image.function_bounds(function.address) == (function.address, function.address + function.size)
 
 

@@ -74,6 +74,15 @@ def unnamed(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in (*found, build.without_section_headers(found[0], "unnamed-headless.so"))]
 
 
+def unnamed_openssl(folder: Path) -> list[bytes]:
+    """The same of an OpenSSL 3, compiled in two ways."""
+    found = []
+    for style in ("-O2", "-Os"):
+        path = build.library(folder, f"libnames{style}.so", ["openssl_names.c"], *_SMALL, "-nostdlib", "-g0", style)
+        found.append(build.stripped(path, f"{path.stem}-stripped.so"))
+    return [path.read_bytes() for path in found]
+
+
 def rust(folder: Path) -> list[bytes]:
     """A stripped library with what tells the functions of rustls and ring."""
     path = build.library(folder, "librust.so", ["rustls_ring.c"], *_SMALL, "-nostdlib", "-g0")

@@ -80,12 +80,17 @@ def _of(check: Check, texts: Callable[[], list[bytes]], _folder: Path) -> tuple[
     return check, texts()
 
 
+def _unnamed_openssl(folder: Path) -> tuple[Check, list[bytes]]:
+    return invariants.check_unnamed_openssl, seeds.unnamed_openssl(folder)
+
+
 _BINARIES = {
     "image": Target(partial(_libraries, invariants.check_image), 2_000, programs=seeds.TOOLS),
     "plan": Target(partial(_libraries, invariants.check_plan), 700, programs=seeds.TOOLS),
     "handshakes": Target(partial(_libraries, invariants.check_handshake_plan), 600, programs=seeds.TOOLS),
     "names": Target(partial(_libraries, invariants.check_names), 700, programs=seeds.TOOLS),
     "unnamed": Target(lambda folder: (invariants.check_unnamed, seeds.unnamed(folder)), 100, programs=seeds.TOOLS),
+    "unnamed-openssl": Target(_unnamed_openssl, 100, programs=seeds.TOOLS),
     "rust": Target(lambda folder: (invariants.check_rust, seeds.rust(folder)), 500, programs=seeds.TOOLS),
     "debug": Target(_debug, 1_000, 1 << 12, seeds.TOOLS),
     "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),

@@ -42,8 +42,8 @@ def debug_place(program: Path) -> str:
     return f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
 
 
-def assert_counted(server: AsyncServer, found: str) -> None:
-    """Both commands count what the server counts, and its functions were found so."""
+def assert_counted(server: AsyncServer, found: str) -> Shakes:
+    """Both commands count what the server counts, and its functions were found so; the handshakes."""
     listed = subprocess.run([PROGRAM, "probes", "-p", str(server.pid), "--json"], capture_output=True, check=True, timeout=60)
     [plan] = json.loads(listed.stdout)["files"]
     assert plan["kind"] == "static"
@@ -57,6 +57,7 @@ def assert_counted(server: AsyncServer, found: str) -> None:
     assert trace.document["notes"] == []
     assert labels_of(shakes.singles, "version", "role") == [("TLSv1.3", "server")] * final["handshakes"]
     assert_books(shakes)
+    return shakes
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
@@ -81,9 +82,22 @@ def test_by_its_build_id_in_its_own_root(certificates: Path, tmp_path: Path) -> 
         assert_counted(running, f"debug file /proc/{running.pid}/root/{debug.relative_to(tmp_path)}")
 
 
+@pytest.mark.parametrize("program", ["-static"], indirect=True)
+def test_stripped_openssl(certificates: Path, program: Path) -> None:
+    """By the names that its functions give with the errors that they raise."""
+    with AsyncServer(certificates, AsyncSettings(asynchronous=False), program=build.stripped(program, "bare")) as server:
+        shakes = assert_counted(server, "errors raised")
+    told = {*labels_of(shakes.ended("success"), "cipher", "group", "resumed")}
+    assert told == {("TLS_AES_128_GCM_SHA256", "x25519", "no")}  # as h2load prefers
+    assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
+
+
+@pytest.mark.parametrize("program", ["-static"], indirect=True)
 @pytest.mark.parametrize("command", ["trace", "handshakes", "snoop", "probes"])
 def test_with_nothing(certificates: Path, program: Path, command: str) -> None:
+    """Not even with what tells where functions begin."""
     server = build.stripped(program, "bare")
+    build.run("objcopy", "--remove-section=.eh_frame", "--remove-section=.eh_frame_hdr", server)
     words = (
         "OpenSSL is linked into bare and shows no names of its functions (stripped); what would help is its debug file as "
         f"/{debug_place(program)}, or a build of bare that has its symbol table."

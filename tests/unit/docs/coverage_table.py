@@ -63,6 +63,7 @@ def _by(*tests: str, but: str = "") -> Proven:
 _OPENSSL, _OTHER, _LIBRARIES = "live/handshakes", "live/libraries", "unit/probes/libraries"
 _QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
+_STRIPPED = f"{_OTHER}/test_static.py::test_stripped_openssl"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
 _CONSCRYPT = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_conscrypt_is_counted"
@@ -144,6 +145,19 @@ ROWS = (
             ),
             **dict.fromkeys(("phases", "waits", "reasons", "certificates", "clients"), _SAME_CODE),
             "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "OpenSSL",
+        "3.0 to 3.5",
+        "static or inside another library, stripped",
+        {
+            **dict.fromkeys(("calls", "handshakes", "private key"), _by(_STRIPPED)),
+            "phases": _by(_STRIPPED, but=_NO_TICKETS),
+            "labels": _by(_STRIPPED, but="signature, client certificate, port and peer aren't known"),
+            "certificates": _NO_CERTIFICATES,
+            **dict.fromkeys(("waits", "reasons", "clients"), _NOT_TRIED),
+            "aarch64": "instructions of no other processor than x86-64 are followed",
         },
     ),
     Row(

@@ -45,7 +45,7 @@ class Accessors:
         """The evaluation of the function in this case, to which the connection is added."""
         function = self.image.function(name)
         if function is None:
-            raise UnclearError(f"the library has no {name}")
+            raise UnclearError(f"no function is found to be {name}" if self.image.unnamed else f"the library has no {name}")
         return self._follow(function.address, case)
 
     def _follow(self, address: int, case: Assumptions) -> Evaluation:

@@ -158,16 +158,30 @@ class OpenSsl(Stack):
         return {"bio_flags": bio_flags_offset(image), **bio_offsets(image), **certificate_offsets(image)}
 
     def connection(self, image: Image) -> dict[str, int]:
-        """The offsets that its accessors show."""
+        """The offsets that its accessors show, and those that else is known of where they have no names."""
         from ssllatency.stacks.openssl.accessors import ssl_offsets
+        from ssllatency.stacks.openssl.unnamed.found import known_of
 
-        return ssl_offsets(image)
+        return {**known_of(image).offsets, **ssl_offsets(image)}
+
+    def unnamed_functions(self, image: Image) -> Mapping[str, Function]:
+        """Those that the names tell that they give with the errors that they raise."""
+        from ssllatency.stacks.openssl.unnamed.found import named_in
+
+        return named_in(image)
+
+    def unfound(self, image: Image) -> tuple[str, ...]:
+        """Those of the functions that applications call and that phases need."""
+        from ssllatency.stacks.openssl.unnamed.found import known_of
+
+        return tuple(known_of(image).missing)
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
-        """The paths that its accessors show."""
+        """The paths that its accessors show, and those that else are known where they have no names."""
         from ssllatency.stacks.openssl.labels import label_paths
+        from ssllatency.stacks.openssl.unnamed.found import known_of
 
-        return label_paths(image)
+        return {**known_of(image).labels, **label_paths(image)}
 
     def handshake_code(
         self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]
@@ -179,10 +193,11 @@ class OpenSsl(Stack):
         return OpenSslHandshakeCode(image, machine, bodies, self.callees, self.transport, alone=alone)
 
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:
-        """The function that the connection's methods lead to."""
+        """The function that the connection's methods lead to, or that is known by the errors that it raises."""
         from ssllatency.stacks.openssl.handshake.state_machine import state_machine
+        from ssllatency.stacks.openssl.unnamed.found import known_of
 
-        return state_machine(image, bodies)
+        return known_of(image).functions.get("state_machine") or state_machine(image, bodies)
 
     def error_functions(self, image: Image) -> list[ErrorFunction]:
         """Those that put errors into the queue of a thread."""

@@ -19,6 +19,7 @@ from ssllatency.stacks.source_files import file_names, places_naming
 
 _FARTHEST = 1 << 18  # bytes between two functions of libssl that name a file
 _MOST = 0.9  # of the functions that name a file lie together, or in a few parts; the others do by chance
+_OTHERS = 5  # functions of libcrypto's at least show by where they lie that none lies among libssl's
 _PART = 5  # functions at least, that name a file, are in a part that the linker took for itself
 
 
@@ -41,7 +42,8 @@ class LibsslCode:
 def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> LibsslCode:
     """The functions of libssl in a program that holds more; `others` are addresses of functions that are libcrypto's.
 
-    Where symbols name none of these, they may lie among libssl's as well. Unplannable where libssl's can't be determined.
+    Where few of these are known, as symbols name none, they may lie among libssl's as well. Unplannable where libssl's can't be
+    determined.
     """
     if image.machine != "x86-64":
         raise Unplannable(f"libssl's functions can't be told from libcrypto's in a static {image.machine} program")
@@ -54,7 +56,8 @@ def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> Libssl
     if len(largest) < 2 or len(functions) < _MOST * len(naming):
         raise Unplannable("no functions name libssl's source files, so they can't be told from libcrypto's")
     within, whole = ((each[0], _end(image, each[-1])) for each in (functions, largest))
-    if image.unnamed or any(largest[0] <= other <= largest[-1] for other in others):
+    uncertain = image.unnamed and len(others) < _OTHERS
+    if uncertain or any(largest[0] <= other <= largest[-1] for other in others):
         return LibsslCode(within, frozenset(functions))
     return LibsslCode(within) if within == whole else LibsslCode(within, frozenset(functions), whole)
 

@@ -16,6 +16,8 @@ from ssllatency.code.values import Assumptions, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
+from ssllatency.stacks.openssl.unnamed.found import known_of
+from ssllatency.stacks.openssl.unnamed.labels import CIPHER_NAMES
 
 ALERTS = range(256)
 STATES = range(81)
@@ -65,10 +67,13 @@ def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: 
 
 def ciphers(image: Image) -> dict[int, str]:
     """The name of a cipher by its 32-bit identifier, as SSL_CIPHER_get_name gives it."""
-    offsets = [field_returned(image, f"SSL_CIPHER_{name}", 1) for name in ("get_id", "get_name", "standard_name")]
-    if None in offsets:
+    shown = (field_returned(image, f"SSL_CIPHER_{name}", 1) for name in ("get_id", "get_name", "standard_name"))
+    offsets = [path[0] for path in shown if path]
+    if len(offsets) != 3 and (found := known_of(image).labels.get("cipher")):
+        offsets = [found.offsets[-1], *CIPHER_NAMES]
+    if len(offsets) != 3:
         return {}
-    number, name, standard = (path[0] for path in offsets if path)
+    number, name, standard = offsets
 
     def row(address: int) -> Row | None:
         """Ciphers that are in no RFC have no standard name."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method
 from ssllatency.stacks.openssl.tables.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.unnamed.found import known_of
 from ssllatency.stacks.operation import Operation
 
 
@@ -24,11 +25,14 @@ class OpenSslTables:
 
     def may_hold(self, operation: Operation) -> bool:
         """Whether it is named by no symbol where it is there, or the provider's tables offer it."""
-        return operation.library == "qatengine" or bool(operation.method) or any(self._offered(operation))
+        unnamed = bool(known_of(self._image).functions) and operation.library in ("libssl", "libcrypto")
+        return unnamed or operation.library == "qatengine" or bool(operation.method) or any(self._offered(operation))
 
-    def obstacle(self, operation: Operation) -> str:  # noqa: ARG002
-        """Nothing else is known than that no table names it."""
-        return ""
+    def obstacle(self, operation: Operation) -> str:
+        """Return why it wasn't found where it has no symbol."""
+        known = known_of(self._image)
+        why = next((known.missing[name] for name in operation.symbols if name in known.missing), "")
+        return f"it has no symbol, and {why}" if why and known.functions else ""
 
     def _by_method(self, operation: Operation) -> Function | None:
         if operation.method is None:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions, fields and labels of an OpenSSL 3 without symbols in an image, looked for once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.values import FieldPath
+from ssllatency.elf.image import ElfError, Function, Image
+from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, NAMES, UnnamedOpenSslFunctions
+from ssllatency.stacks.openssl.unnamed.labels import UnnamedLabels
+
+
+@dataclass(frozen=True)
+class FoundOpenSsl:
+    """Functions found in an image by name, those that do what `accessors` of these names do, why others weren't found, and the
+    offsets and labels that they show."""
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    accessors: Mapping[str, Function] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, FieldPath] = field(default_factory=dict)
+
+
+_found: WeakKeyDictionary[Image, FoundOpenSsl] = WeakKeyDictionary()
+
+
+def found_in(image: Image) -> FoundOpenSsl:
+    """Look for them in an image whose symbols name nothing, once."""
+    if image not in _found:
+        try:
+            unnamed = UnnamedOpenSslFunctions(image)
+            paths = UnnamedLabels(image, unnamed).paths
+            offsets = {name: offset for name, offset in unnamed.offsets.items() if _possible([offset])}
+            labels = {name: path for name, path in paths.items() if _possible(path.offsets)}
+            _found[image] = FoundOpenSsl(unnamed.functions, unnamed.accessors, unnamed.missing, offsets, labels)
+        except (Unplannable, ElfError) as reason:
+            _found[image] = FoundOpenSsl(missing=dict.fromkeys(NAMES, str(reason)))
+        image.name_functions({})
+    return _found[image]
+
+
+def _possible(offsets: Iterable[int]) -> bool:
+    return all(0 <= offset < MAX_OFFSET for offset in offsets)
+
+
+def named_in(image: Image) -> Mapping[str, Function]:
+    """The functions and accessors that are found in an image, by the names under which they are read."""
+    found = found_in(image)
+    return {**found.accessors, **found.functions}
+
+
+def known_of(image: Image) -> FoundOpenSsl:
+    """Return what has been found in an image; nothing where its symbols tell all, so that nothing was looked for."""
+    return _found.get(image, FoundOpenSsl())

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of an OpenSSL 3 whose symbols were stripped: those of a stripped copy are the ones that symbols name, and what
+isn't certain is not taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import programs
+from tests.fixtures import build
+from tests.parameters import slow_except
+
+from ssllatency.elf.image import Image
+from ssllatency.probes.contents import file_facts
+from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.openssl.operations import OPERATIONS
+from ssllatency.stacks.openssl.unnamed.found import found_in
+from ssllatency.stacks.openssl.unnamed.functions import NAMES
+from ssllatency.stacks.registry import stack_of
+
+LABELS = ("session", "cipher", "id", "hit", "host_name", "alpn", "alpn_length", "group_id", "group")
+OFFSETS = ("rwstate", "shutdown", "state", "hand_state", "server", "version")
+
+
+def made(folder: Path, *flags: str) -> tuple[Image, dict[str, build.Symbol]]:
+    """The stripped library, and its symbols."""
+    programs.needed(*build.TOOLS)
+    path = build.library(folder, "libnames.so", ["openssl_names.c"], "-O2", *flags)
+    return Image.open(build.stripped(path, "libnames-stripped.so")), build.symbols(path)
+
+
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
+def test_made_up_openssl(tmp_path: Path, style: str) -> None:
+    """However it is compiled, what is found is right, and at most what must be certain is missing."""
+    image, symbols = made(tmp_path, *build.STYLES[style])
+    found = found_in(image)
+    assert {name: function.address for name, function in found.functions.items()} == {
+        name: symbols[name].address for name in found.functions
+    }
+    known = {name: image.constant(symbols["offsets"].address + 8 * number, 8) for number, name in enumerate(OFFSETS)}
+    assert found.offsets.items() <= known.items()
+    if style == "plain":
+        assert found.missing == {}
+        assert {*found.functions} >= {*NAMES, "TLS_method", "TLS_server_method", "TLS_client_method", "BIO_test_flags"}
+        assert found.offsets == known
+        plan = plan_image(image)
+        assert (plan.stack, {operation.found for operation in plan.operations}) == ("openssl", {"errors raised"})
+        assert plan.offsets.rbio is not None
+        at = {name: image.constant(symbols["labelled"].address + 8 * number, 8) for number, name in enumerate(LABELS)}
+        labels = {name: path.offsets for name, path in stack_of(image).labels(image).items()}
+        assert labels["resumed"] == (at["hit"],)
+        assert labels["cipher"] == (at["session"], at["cipher"], at["id"])
+        assert stack_of(image).names(image).ciphers == {
+            0x03001301: "TLS_AES_128_GCM_SHA256",
+            0x03001302: "TLS_AES_256_GCM_SHA384",
+        }
+        assert labels["server_name"] == (at["host_name"],)
+        assert (labels["alpn"], labels["alpn_length"]) == ((at["alpn"],), (at["alpn_length"],))
+        assert (labels["group_tls13"], labels["group_session"]) == ((at["group_id"],), (at["session"], at["group"]))
+
+
+def test_accessors_are_never_probed(tmp_path: Path) -> None:
+    """What is only read may be another function that returns the same."""
+    image, _ = made(tmp_path)
+    probed = {symbol for operation in OPERATIONS for symbol in operation.symbols}
+    accessors = found_in(image).accessors
+    assert {"SSL_version", "SSL_get_session"} <= {*accessors}
+    assert not probed & {*accessors}
+
+
+def test_a_confined_process_reads_it(tmp_path: Path) -> None:
+    """It may open no file, that of a module neither: so it is begun anew, without what this process has brought in."""
+    programs.needed(*build.TOOLS)
+    path = build.stripped(build.library(tmp_path, "libnames.so", ["openssl_names.c"], "-O2"), "libnames-stripped.so")
+    code = f"from ssllatency.tracing.file_facts import look_inside; print(look_inside({str(path)!r}, 'program').libraries)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "('libssl', 'libcrypto')\n"
+
+
+def test_a_name_that_two_give_is_nobodys(tmp_path: Path) -> None:
+    image, symbols = made(tmp_path, "-DTWICE")
+    found = found_in(image)
+    assert found.missing == {"SSL_shutdown": "2 functions may be it, where one is expected"}
+    assert found.functions["SSL_write"].address == symbols["SSL_write"].address
+    assert file_facts(image).unfound == ("SSL_shutdown",)
+
+
+def test_a_function_that_gives_two_names_has_none(tmp_path: Path) -> None:
+    image, _ = made(tmp_path, "-DBUILT_IN")
+    assert {*found_in(image).missing} == {"SSL_write", "SSL_write_ex"}  # the latter is found by the former
+
+
+def test_symbols_of_openssl_come_first(tmp_path: Path) -> None:
+    programs.needed(*build.TOOLS)
+    path = build.library(tmp_path, "libnamed.so", ["openssl_names.c"], "-O2")
+    assert {operation.found for operation in plan_image(Image.open(path)).operations} == {"symbol table"}
