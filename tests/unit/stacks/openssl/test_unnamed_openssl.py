@@ -4,6 +4,7 @@ isn't certain is not taken."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,8 @@ def test_a_confined_process_reads_it(tmp_path: Path) -> None:
     programs.needed(*build.TOOLS)
     path = build.stripped(build.library(tmp_path, "libnames.so", ["openssl_names.c"], "-O2"), "libnames-stripped.so")
     code = f"from ssllatency.tracing.file_facts import look_inside; print(look_inside({str(path)!r}, 'program').libraries)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=environment)
     assert done.stdout == "('libssl', 'libcrypto')\n"
 
 
