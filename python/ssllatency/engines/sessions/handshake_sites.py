@@ -213,7 +213,7 @@ def _offers_of(image: TracedImage) -> Mapping[str, Offer]:
 
 @dataclass(frozen=True)
 class Transports:
-    """What is watched of waits within calls. `sleeping`: reads and writes, in which a thread may sleep; `parking`: where
+    """The waits within calls that are watched. `sleeping`: reads and writes, in which a thread may sleep; `parking`: where
     goroutines park for sockets, whatever they wait for."""
 
     sleeping: bool
@@ -224,9 +224,8 @@ class Transports:
         return image.plan.handshake.transport if (self.parking if is_go(image) else self.sleeping) else ()
 
 
-def transport_sites(images: Sequence[TracedImage], *, parking: bool) -> dict[str, list[Sites]]:
-    """The sites of waits by program, in each image; `parking`: of Go's as well."""
-    transport = Transports(sleeping=True, parking=parking)
+def transport_sites(images: Sequence[TracedImage], transport: Transports) -> dict[str, list[Sites]]:
+    """The sites of these waits by program, in each image."""
     calls = [phase_sites(transport.of(image), {}) for image in images]
     calls_of = {go: _of_stack(images, calls, go=go) for go in (False, True)}
     sites = {

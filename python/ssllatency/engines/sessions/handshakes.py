@@ -92,7 +92,7 @@ class HandshakeSession:
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=tracepoints, beside=beside)
         self._opened = ExitStack()
         self._watches_wakes = False
-        self._watches_transport = self._watches_parking = request.blocking
+        self._transports = Transports(sleeping=request.blocking, parking=False)
         self._watches_raised = False
         self._arrivals = arrivals.Arrivals(self.attachment)
         self._windows = PhaseWindows(self.attachment, request.base.budget)
@@ -142,7 +142,7 @@ class HandshakeSession:
         self._opened.callback(self._counts.certificates.close)
         self._goroutines = Goroutines(loaded, self.attachment.counters)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
-        self._counters.watches_transport = int(self._watches_transport)
+        self._counters.watches_transport = int(self._transports.sleeping)
         self._counters.threshold_ns = self._singles.threshold_ns
         self._describe(0, self._images)
 
@@ -189,15 +189,15 @@ class HandshakeSession:
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        transport = Transports(sleeping=self._watches_transport, parking=self._watches_parking)
-        return sites_by_program(first, images, transport, raised=self._watches_raised)
+        return sites_by_program(first, images, self._transports, raised=self._watches_raised)
 
     def _choose_waits(self, images: Sequence[TracedImage]) -> None:
         """Before images are attached: how waits of Go's handshakes are seen. Where goroutines park, all are, and those for data
         cost as much; so within a budget only reads that find nothing, if the kernel tells of them."""
-        if any(map(is_go, images)) and not self._watches_parking:
-            self._watches_parking = self._request.base.budget is None or not self._arrivals.watch_reads_of_go()
-        self._counters.watches_parking = int(self._watches_parking)
+        if any(map(is_go, images)) and not self._transports.parking:
+            parking = self._request.base.budget is None or not self._arrivals.watch_reads_of_go()
+            self._transports = replace(self._transports, parking=parking)
+        self._counters.watches_parking = int(self._transports.parking)
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
@@ -213,13 +213,14 @@ class HandshakeSession:
         """Watches reads and writes, and where goroutines park, once more than a few handshakes sleep. Those that slept before
         are counted separately."""
         slept = self._counters.slept
-        if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
+        seen = self._transports
+        if (seen.sleeping and seen.parking) or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
-        parks = not self._watches_parking
+        more = Transports(sleeping=not seen.sleeping, parking=not seen.parking)
         # Later files as well; where they are refused, sleeping calls go on being reported.
-        self._watches_transport = self._watches_parking = True
+        self._transports = Transports(sleeping=True, parking=True)
         with suppress(AttachError):
-            self.attachment.attach_more(transport_sites(self._images, parking=parks))
+            self.attachment.attach_more(transport_sites(self._images, more))
             self._counters.watches_transport = self._counters.watches_parking = 1
 
     def _watch_raised(self) -> None:

@@ -119,7 +119,8 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     assert {(cookie >> bits.CONDITIONAL & 1, cookie >> bits.TAKEN & 1) for cookie in keys} == {(1, 0)}
     assert len(sites["at_go_phase_end"][0]) > len(begins)
     without = sites_by_program(0, images, Transports(sleeping=True, parking=False), raised=False)
-    later, none = transport_sites(images, parking=True), transport_sites(images, parking=False)
+    later = transport_sites(images, Transports(sleeping=False, parking=True))
+    none = transport_sites(images, Transports(sleeping=True, parking=False))
     for name in ("at_go_phase", "at_go_phase_end"):
         assert sorted(without[name][0] + later[name][0]) == sorted(sites[name][0])
         assert (len(later[name][0]), none[name]) == (1, [[]])
