@@ -160,7 +160,7 @@ time, a new one for each request) before it was looked at.
 - *kernel*: the maps and programs that these processes have open, by `memlock` in `/proc/PID/fdinfo`, and the buffers of perf
   events that they map, each read from the running tracer. A memory cgroup's account of the kernel's memory, which has page
   tables and stacks as well, was at most 1 MiB higher for each command of ssllatency's (compared by hand). What of a map the
-  tracer maps is in PSS and RSS, too.
+  tracer maps is in PSS and RSS, too: of `top` and `export` that is all their room for groups, tens of MiB.
 - Nearly all maps are made at the start, whatever the load. `handshakes` and `record` make room for the handshakes that can be
   in flight at a time, `--max-in-flight` ([handshakes.md](../reference/handshakes.md)), and `snoop` for calls that aren't
   printed yet, `--buffer` ([snoop.md](../reference/snoop.md)).
