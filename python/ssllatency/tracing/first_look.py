@@ -24,11 +24,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of the handshakes of several processes: of each by PID, nothing of those without one; and of all together,
-    None where no handshake can be seen. OTHER stands for processes for which there was no room."""
+    """What was seen of the handshakes of several processes, and for how long: of each by PID, nothing of those without one; and
+    of all together, None where no handshake can be seen. OTHER stands for processes for which there was no room."""
 
     by_process: dict[int, Seen] = field(default_factory=dict)
     handshakes: Handshakes | None = None
+    duration_s: float = 0.0
 
 
 # Rows are of a process and an ending, and take 65 KiB each of the kernel's memory.
@@ -44,8 +45,8 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
         session, follower = handshake_sources.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
         [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, session.poll)
-    handshakes = snapshot.handshakes
-    return Look(_by_process(handshakes, snapshot.duration_s), handshakes) if handshakes else Look()
+    handshakes, lasted_s = snapshot.handshakes, snapshot.duration_s
+    return Look(_by_process(handshakes, lasted_s) if handshakes else {}, handshakes, lasted_s)
 
 
 def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -66,6 +67,8 @@ def test_it_names_the_busiest_server_and_the_line_to_type_next(certificates: Pat
         thread.start()
         try:
             printed = on_a_terminal(PROGRAM)
+            command = [PROGRAM, "targets", "-p", str(server.master_pid), "-d", "1s", "--json"]
+            listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
         finally:
             over.set()
             thread.join()
@@ -77,6 +80,9 @@ def test_it_names_the_busiest_server_and_the_line_to_type_next(certificates: Pat
     assert f"  {PROGRAM} handshakes -p {server.master_pid} -d 10s" in printed
     assert re.search(r"other process(es)? maps? the same files", printed)
     assert "--links" not in printed
+    seen = json.loads(listed)["seen"]
+    assert seen["processes"][0]["handshakes_per_second"] > 0
+    assert [one["port"] for one in seen["certificates"]] == [server.port["ecdsa"]]
 
 
 def test_ctrl_c_ends_it_and_leaves_no_probe(certificates: Path) -> None:

@@ -127,6 +127,48 @@ def test_alone_it_lists_and_says_what_to_type_next(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("alone")
+def test_handshakes_and_certificates_are_listed_for_a_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = CertificateFacts("api.example", 1, 1, 2, "Some CA", Issuer.OTHER, "RSA-2048", "1", 900)
+    made = replace(handshakes_of([Shake({Part.REST: 5})]), certificates=(ServedCertificate(443, None, facts, 2, 500, 5, 9.0),))
+    seen = {21: first_look.Seen(50.0, 2.5), first_look.OTHER: first_look.Seen(1.5, 0.0)}
+    asked: list[float] = []
+
+    def look(_pids: list[int], _arguments: argparse.Namespace, seconds: float) -> first_look.Look:
+        asked.append(seconds)
+        return first_look.Look(seen, made, 9.5)
+
+    monkeypatch.setattr(first_look, "look", look)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(["targets", "-d", "10s", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["seen"]
+    assert (asked, listed["duration_s"]) == ([10.0], 9.5)
+    assert listed["processes"] == [
+        {"pid": 21, "handshakes_per_second": 50.0, "failed_per_second": 2.5},
+        {"pid": None, "handshakes_per_second": 1.5, "failed_per_second": 0.0},
+    ]
+    assert [one["port"] for one in listed["certificates"]] == [443]
+    assert run(["targets", "-d", "10s"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^20 \+1 +nginx\S+ +50\.0 +5\.0 %$", printed, re.MULTILINE)
+    assert "Certificate of api.example (port 443): expired" in printed
+    assert "Next:" not in printed
+    assert run(["targets"]) == 0
+    assert "Certificate" not in capsys.readouterr().out
+
+
+def test_where_nobody_listens_no_handshakes_are_counted(
+    alone: Survey, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "_surveyed", lambda _selection: replace(alone, processes=alone.processes[-1:]))
+    assert run(["targets", "-d", "10s", "--json"]) == 0
+    printed, said = capsys.readouterr()
+    assert "seen" not in json.loads(printed)
+    assert "no process that listens can be traced" in said
+
+
+@pytest.mark.usefixtures("alone")
 def test_alone_without_root_or_without_tracing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise SsllatencyError("There is no process 10.")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists the processes on this host that do TLS: their containers and ports, the TLS implementation with its version, how it is
-linked, and whether it can be traced. Attaches nothing; without root it lists what it may read, and says what it couldn't."""
+linked, and whether it can be traced. Attaches nothing, unless it is to count handshakes for a while; without root it lists what
+it may read, and says what it couldn't."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ssllatency.cli import options
 from ssllatency.engines.doctor import typed_program
@@ -25,12 +26,13 @@ from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.units import printable, rate, share
 
 if TYPE_CHECKING:
-    from ssllatency.tracing.first_look import Seen
+    from ssllatency.tracing.first_look import Look, Seen
 
 SUMMARY = "list the processes that use TLS, in which container, and whether they can be traced"
 EXAMPLES = (
     ("ssllatency targets", "every process on this host that uses TLS"),
     ("ssllatency targets --container web --json", "of one container, as JSON"),
+    ("ssllatency targets -d 10s", "which of them shake hands, and the certificates that they serve"),
 )
 _GOES = ("LINKED", "CONTAINER", "LISTENS")  # columns that are left out where there is no room, the first first
 _LOOK_S = 2.0
@@ -41,16 +43,28 @@ _RATES = ("PID", "PROCESS", "HANDSHAKES/S", "FAILED")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
+    parser.add_argument(
+        "-d", "--duration", type=options.seconds, metavar="TIME",
+        help="also count the handshakes of those that listen, for this time, by probes that are gone then: how many a second, "
+        "how many failed, and which certificates were served",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-targets/1")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list; 0 also where it is empty."""
     surveyed = _surveyed(options.selection(arguments))
-    if arguments.json:
-        show(json.dumps(listing.to_document(surveyed, os.uname().nodename)))
-    else:
+    if not arguments.json:
         _print(surveyed)
+    families = _listening(surveyed) if arguments.duration else []
+    if arguments.duration and not families:
+        tell("no process that listens can be traced, so no handshakes are counted.")
+    look = _look(families, arguments.duration) if families else None
+    if arguments.json:
+        seen = {"seen": document(look)} if look else {}
+        show(json.dumps(listing.to_document(surveyed, os.uname().nodename) | seen))
+    elif look:
+        _print_look(families, look)
     return 0
 
 
@@ -60,8 +74,7 @@ def run_alone() -> int:
     surveyed = _surveyed(Selection())
     _print(surveyed)
     families = [family for family in listing.families(surveyed) if _is_traced(family)]
-    listening = [family for family in families if family.first.listens]
-    seen = _look_at(listening) if sys.stdout.isatty() else {}
+    seen = _first_look(surveyed) if sys.stdout.isatty() else {}
     busiest = max(families, key=lambda family: _seen_of(family, seen)[0], default=None)
     show("\n".join(["", *_next_lines(busiest)]))
     return 0
@@ -101,31 +114,62 @@ def _is_traced(family: listing.ProcessFamily) -> bool:
     return any(not stack.why_not for stack in family.first.stacks)
 
 
-def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
-    """Traces the handshakes of those that listen for a moment, where that is possible. Prints their rates, and the certificates
-    that they served meanwhile."""
-    if not families:
+def _listening(surveyed: Survey) -> Sequence[listing.ProcessFamily]:
+    """Those that listen and can be traced, as many as are looked at; says how many more there are."""
+    families = [family for family in listing.families(surveyed) if _is_traced(family) and family.first.listens]
+    if len(families) > _MOST_LOOKED_AT:
+        tell(f"the handshakes of {len(families) - _MOST_LOOKED_AT} of them aren't counted.")
+    return families[:_MOST_LOOKED_AT]
+
+
+def _first_look(surveyed: Survey) -> Mapping[int, Seen]:
+    """Traces the handshakes of those that listen for a moment, where that is possible, and prints what it has seen."""
+    if not (families := _listening(surveyed)):
         return {}
     if os.geteuid() != 0:
         tell("as root it shows how many handshakes a second each of them has, too.")
         return {}
-    from ssllatency.reports.text.handshakes.certificates import certificates
+    try:
+        look = _look(families, _LOOK_S)
+    except SsllatencyError as error:  # one of them has ended, or this machine can't trace
+        tell(str(error))
+        return {}
+    _print_look(families, look)
+    return look.by_process
+
+
+def _look(families: Sequence[listing.ProcessFamily], seconds: float) -> Look:
+    """What they do within so many seconds."""
     from ssllatency.tracing import first_look
 
     parser = argparse.ArgumentParser()
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
     options.add_budget_options(parser)
-    if len(families) > _MOST_LOOKED_AT:
-        tell(f"the handshakes of {len(families) - _MOST_LOOKED_AT} of them aren't counted.")
-        families = families[:_MOST_LOOKED_AT]
-    tell_line(f"Counting their handshakes for {_LOOK_S:g} s, by probes that are gone then ... Ctrl-C ends it sooner.")
-    pids = [pid for family in families for pid in family.pids]
-    try:
-        look = first_look.look(pids, parser.parse_args(["--by", "process", "--max-groups", str(first_look.MOST_ROWS)]), _LOOK_S)
-    except SsllatencyError as error:  # one of them has ended, or this machine can't trace
-        tell(str(error))
-        return {}
+    measuring = parser.parse_args(["--by", "process", "--max-groups", str(first_look.MOST_ROWS)])
+    tell_line(f"Counting their handshakes for {seconds:g} s, by probes that are gone then ... Ctrl-C ends it sooner.")
+    return first_look.look([pid for family in families for pid in family.pids], measuring, seconds)
+
+
+def document(look: Look) -> dict[str, Any]:
+    """What was seen of handshakes, as plain data."""
+    from ssllatency.reports.documents.certificates import certificate_fields
+
+    rates = [
+        {"pid": pid or None, "handshakes_per_second": seen.rate, "failed_per_second": seen.failed}
+        for pid, seen in look.by_process.items()
+    ]
+    return {
+        "duration_s": look.duration_s,
+        "processes": rates,
+        **(certificate_fields(look.handshakes) if look.handshakes else {}),
+    }
+
+
+def _print_look(families: Sequence[listing.ProcessFamily], look: Look) -> None:
+    from ssllatency.reports.text.handshakes.certificates import certificates
+    from ssllatency.tracing import first_look
+
     seen = look.by_process
     other = first_look.OTHER in seen
     rows = [
@@ -141,7 +185,6 @@ def _look_at(families: Sequence[listing.ProcessFamily]) -> Mapping[int, Seen]:
     show("\n".join(["", heading, *marked, *(["", *served] if served else [])]), colour=page.colour)
     if other:
         tell(f"{rate(seen[first_look.OTHER].rate)} handshakes a second aren't in the table: there are too many processes.")
-    return seen
 
 
 def _rate(number: float, *, known: bool) -> str:
