@@ -120,7 +120,10 @@ def check_unnamed(data: bytes) -> None:
 
 
 def check_unnamed_openssl(data: bytes) -> None:
-    """Of OpenSSL's functions that are found without symbols: as above; accessors are functions, and labels lie near."""
+    """Of OpenSSL's functions that are found without symbols: as above; accessors are functions, labels lie near, and the plan is
+    one."""
+    check_plan(data)
+    check_handshake_plan(data)
     with suppress(ElfError):
         image = image_of(data)
         found = openssl_found_in(image)

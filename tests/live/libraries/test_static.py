@@ -82,7 +82,6 @@ def test_by_its_build_id_in_its_own_root(certificates: Path, tmp_path: Path) -> 
         assert_counted(running, f"debug file /proc/{running.pid}/root/{debug.relative_to(tmp_path)}")
 
 
-@pytest.mark.parametrize("program", ["-static"], indirect=True)
 def test_stripped_openssl(certificates: Path, program: Path) -> None:
     """By the names that its functions give with the errors that they raise."""
     with AsyncServer(certificates, AsyncSettings(asynchronous=False), program=build.stripped(program, "bare")) as server:

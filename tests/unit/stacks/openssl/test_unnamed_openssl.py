@@ -95,6 +95,17 @@ def test_a_function_that_gives_two_names_has_none(tmp_path: Path) -> None:
     assert {*found_in(image).missing} == {"SSL_write", "SSL_write_ex"}  # the latter is found by the former
 
 
+def test_a_caller_with_a_function_built_into_it_is_not_taken_for_that(tmp_path: Path) -> None:
+    """As where a program is compiled as one with OpenSSL: what it is called with is no connection."""
+    image, symbols = made(tmp_path, "-DREADS_FOR")
+    found = found_in(image)
+    assert found.missing == {"SSL_read": "what it is called with isn't a connection"}
+    assert found.functions["SSL_read_ex"].address == symbols["SSL_read_ex"].address
+    image, _ = made(tmp_path, "-DSHAKES_FOR")
+    assert found_in(image).functions == {}
+    assert "SSL_do_handshake doesn't ask" in found_in(image).missing["SSL_read"]
+
+
 def test_symbols_of_openssl_come_first(tmp_path: Path) -> None:
     programs.needed(*build.TOOLS)
     path = build.library(tmp_path, "libnamed.so", ["openssl_names.c"], "-O2")

@@ -61,6 +61,8 @@ _LEAST_CALLS, _TIMES = 6, 4  # of the function that is taken for ERR_set_debug; 
 _MOST_FUNCTIONS, _MOST_CODE, _MOST_PLACES = 2048, 2 << 20, 256
 _BESIDE = 1 << 12  # bytes between functions of the state machine's file
 MAX_OFFSET = 1 << 16  # in a connection, and in what it points to
+MOST_FIELDS = 32  # of which each is tried with each other one: real functions look at fewer than ten
+_MOST_TOLD = 64  # functions that hold SSL_get_error's codes: in real files three at most
 _NEAR = 1 << 16  # bytes between functions of one source file
 _SMALL, _LARGEST = 256, 1536  # bytes of an accessor; of SSL_get_error
 _RETURNED = tuple(re.compile(rb"%c\0\0\0|\x6a%c" % (code, code)) for code in (9, 12))  # mov $9, register or push $9
@@ -128,6 +130,7 @@ class UnnamedOpenSslFunctions:
         }
         for name, find in finders.items():
             self.take(name, find)
+        self._refuse_callers()
         self.take(_MAC_KEY, self._mac_key)
         self.take("X509_STORE_CTX_set_ex_data", self._attaching)
         self.take("EVP_PKEY_derive_set_peer", lambda: self._passing_on(self.known(_SETS_PEER)))
@@ -345,9 +348,11 @@ class UnnamedOpenSslFunctions:
 
     def _get_error(self) -> list[Range]:
         """The one that returns 0 for a call that succeeded, and for others what SSL_want's codes mean."""
-        candidates = (
+        candidates = [
             function for function in self.libssl if function[1] - function[0] < _LARGEST and self._holds_codes(function)
-        )
+        ]
+        if len(candidates) > _MOST_TOLD:
+            raise Unplannable("too many functions look like SSL_get_error")
         telling = [function for function in candidates if self._returns_codes(function)]
         if len(telling) != 1:
             return telling
@@ -444,6 +449,8 @@ class UnnamedOpenSslFunctions:
         address, (fields, calls) = self._tells, self._case(_NOTHING)
         read = self.follow(address, {"rsi": 0, "rdx": 1}, fields, calls).fields
         paths = {found.path for found in read if len(found.path) == 1} - {self._wanted, (0,)}
+        if len(paths) > MOST_FIELDS:
+            raise Unplannable("SSL_get_error looks at too many fields")
         closed = {
             one
             for one, other in permutations(sorted(paths), 2)
@@ -457,6 +464,23 @@ class UnnamedOpenSslFunctions:
         return not _CLOSED.isdisjoint(self.follow(address, {"rsi": 0, "rdx": 1}, fields, calls).results)
 
     # Handshakes.
+
+    def _refuse_callers(self) -> None:
+        """Refuses what only has a function built into it, as an application has where it is compiled as one with OpenSSL: it
+        gives that name alone, too, but what it is called with is no connection. Unplannable where that is SSL_do_handshake."""
+        for name in ("SSL_in_init", "SSL_in_before"):
+            if name not in self.functions:
+                raise Unplannable(f"SSL_do_handshake doesn't ask {name} of what it is called with")
+        own = {
+            "SSL_read": self.address("ssl_read_internal"),
+            "SSL_write": self.address("ssl_write_internal"),
+            "SSL_shutdown": self.address("SSL_in_init"),
+        }
+        for name, callee in own.items():
+            if name in self.functions and callee not in self._called_with_own(self.address(name)):
+                del self.functions[name]
+                self._miss(name, "what it is called with isn't a connection")
+        self._image.name_functions({**self.accessors, **self.functions})
 
     def _asked_by_handshake(self, number: int) -> list[Range]:
         """Of the functions that SSL_do_handshake asks of the connection the one that looks at so many of its fields, and

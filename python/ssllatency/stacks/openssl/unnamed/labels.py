@@ -19,7 +19,7 @@ from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.openssl.connection import Accessors, UnclearError
-from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, UnnamedOpenSslFunctions
+from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, MOST_FIELDS, UnnamedOpenSslFunctions
 
 _CONNECTION = SymbolicAddress("argument", 0)
 _GET_NEGOTIATED_GROUP, _UNKNOWN_COMMAND = 134, 0x7FFF  # of SSL_ctrl: include/openssl/ssl.h
@@ -139,6 +139,9 @@ class UnnamedLabels:
         address = self._found.known("tls_construct_stoc_server_name")
         version = (self._method, 0)
         numbers = sorted({found.path for found in self._follow(address).fields if len(found.path) == 1 and found.size == 4})
+
+        if len(numbers) > MOST_FIELDS:
+            raise Unplannable("what answers to a name looks at too many numbers")
 
         def answers(fields: _Fields) -> bool:
             return set(self._follow(address, fields=fields).results) != {_NOT_SENT}
