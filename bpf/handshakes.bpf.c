@@ -119,14 +119,6 @@ int at_read(struct bpf_raw_tracepoint_args *ctx)
 	return note_read(ctx->args[0]);
 }
 
-/* Since Linux 6.3. */
-SEC("raw_tracepoint/sock_recv_length")
-int at_go_read(struct bpf_raw_tracepoint_args *ctx)
-{
-	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	return note_go_read(ctx->args[0], ctx->args[1], ctx->args[2]);
-}
-
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_single *ssll_single_btf __attribute__((unused));
 const struct ssll_certificate *ssll_certificate_btf __attribute__((unused));

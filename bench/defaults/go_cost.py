@@ -41,7 +41,7 @@ under the same load of wrk on another CPU. *{kept}*: a request on a connection t
 one SSL_read and one SSL_write. *{full}*: a connection for each request. Each command is there for {seconds:g} s, between two
 times as long without it, {pairs} times in turn. The figures are the server's own CPU time for one of these (95 % intervals in
 parentheses): what the command added, and how many times the cost without it is that with it. *{again}* is no tracing measured
-as if it were a command: what lies within its interval can't be told from none.
+as if it were a command.
 
 {hits}
 
@@ -50,9 +50,8 @@ these figures, which in a run of minutes is a small part of it ([by-turns.md](by
 
 {tables}
 
-Go's functions differ in two ways ([go.md](../internals/go.md)): their exits are single-stepped on x86-64, and with `--exact` a
-read that has to wait crosses the two sites of waits, which cost `handshakes` a look-up each even if no handshake runs. Without,
-it crosses none since Linux 6.3, but the kernel tells of each read of a socket.
+Go's functions differ in two ways ([go.md](../internals/go.md)): their exits are single-stepped on x86-64, and a read that has
+to wait crosses the two sites of waits, which cost `handshakes` a look-up each even if no handshake runs.
 """
 Results = Mapping[str, Mapping[str, Mapping[str, Sequence[Pair]]]]
 

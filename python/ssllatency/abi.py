@@ -865,11 +865,10 @@ class HandshakeCounters(ctypes.Structure):
         ("excess_used", ctypes.c_uint64),
         ("unexplained", ctypes.c_uint64),
         ("untold", ctypes.c_uint64),
-        ("watches_parking", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 216
+assert ctypes.sizeof(HandshakeCounters) == 208
 
 
 class HandshakeKey(ctypes.Structure):

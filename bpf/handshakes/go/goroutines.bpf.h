@@ -23,9 +23,10 @@ static __always_inline struct ssll_handshake *handshake_of(const struct ssll_fra
 }
 
 /* That of the innermost call of this goroutine; NULL where none of its calls runs. */
-static __always_inline struct ssll_handshake *goroutines_handshake(const struct ssll_goroutine_key *key, __u64 *connection)
+static __always_inline struct ssll_handshake *goroutines_handshake(const struct pt_regs *ctx, __u64 *connection)
 {
-	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, key);
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, &key);
 	struct ssll_frame *frame;
 
 	if (!goroutine || !goroutine->count)
@@ -42,26 +43,6 @@ static __always_inline void on_frame_gone(const struct ssll_frame *frame)
 		close_handshake(frame->connection, this_process());
 }
 
-/* Whether waits are seen where goroutines park, and not only where they find nothing to read. */
-static __always_inline bool watches_parking(void)
-{
-	return *(volatile __u64 *)&handshake_counters.watches_parking;
-}
-
-/* Something is kept of the handshake's socket from its beginning on, without which reads of that aren't looked at. */
-static __always_inline void keep_go_socket(const struct ssll_handshake *handshake)
-{
-	__u64 socket = handshake->socket;
-	struct ssll_arrival *arrival;
-
-	if (!socket || watches_parking())
-		return;
-	keep_arrival(socket, &blank_arrival);
-	arrival = find_arrival(socket);
-	if (arrival)
-		arrival->ssl = NOBODY_WAITS;
-}
-
 /* What passed before the call, of a connection whose first bytes were the ClientHello. */
 __noinline int begin_with_go_hello(struct ssll_handshake *handshake, __u64 connection)
 {
@@ -71,10 +52,8 @@ __noinline int begin_with_go_hello(struct ssll_handshake *handshake, __u64 conne
 		return 0;
 	find_socket_again(handshake, connection);
 	arrival = arrival_of(handshake);
-	if (!arrival) {
-		keep_go_socket(handshake);
+	if (!arrival)
 		return 0;
-	}
 	if (!arrival->ssl && !is_read_from((struct sock *)handshake->socket))
 		add_hello(handshake, arrival);
 	arrival->ssl = NOBODY_WAITS;
@@ -108,35 +87,23 @@ static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
 	handshake->flags |= SSLL_FLAG_GOROUTINE;
 	handshake->calls = handshake->depth = 1;
 	handshake->watch = watch_below();
-	begin_go_away(key.goroutine, library, lookup_or_init_thread(), frame->began_ns); /* whose clocks are kept from now on */
+	begin_go_away(ctx, library, lookup_or_init_thread(), frame->began_ns); /* whose clocks are kept from now on */
 	compare_own_clocks(frame->began_ns);
 	return begin_with_go_hello(handshake, connection);
 }
 
 /* The goroutine begins to wait, or the call is over. */
 static __always_inline void end_in_call(
-        __u64 goroutine, const struct ssll_library *library, struct ssll_handshake *handshake, __u64 now)
+        const struct pt_regs *ctx, const struct ssll_library *library, struct ssll_handshake *handshake, __u64 now)
 {
 	if (!sees_phases(handshake))
 		handshake->flags |= SSLL_FLAG_UNPHASED;
-	if (handshake->socket && !watches_parking() && may_fill_buffer(handshake))
-		handshake->flags |= SSLL_FLAG_SLEPT; /* for room to write, perhaps */
-	end_go_away(goroutine, library, handshake, now);
+	end_go_away(ctx, library, handshake, now);
 	handshake->phase = 0;
 	handshake->outer_stack = 0;
 	judge_split(handshake);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;
-}
-
-/* Whether waits of the handshake may not have been seen. Of QUIC, or of a transport of the program's own, goroutines wait for a
- * channel, for instance, if they don't park for a socket after all. */
-static __always_inline bool waits_elsewhere(
-        const struct ssll_handshake *handshake, __u64 connection, const struct ssll_library *library)
-{
-	if (!watches_parking() && !arrival_of(handshake))
-		return true;
-	return !is_go_socket(connection, library) && !handshake->parts[SSLL_PART_WAIT_UNKNOWN];
 }
 
 /* The call that makes a handshake has returned an error, or none. Returns how the handshake has ended, as handshake_end's word.
@@ -148,7 +115,8 @@ __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connec
 
 	if (!handshake || !library)
 		return 0;
-	if (waits_elsewhere(handshake, connection, library))
+	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
+	if (!is_go_socket(connection, library) && !handshake->parts[SSLL_PART_WAIT_UNKNOWN])
 		handshake->flags |= SSLL_FLAG_SLEPT;
 	read_go_server(connection, library, &how.server);
 	if (itab) {
@@ -159,10 +127,32 @@ __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connec
 	return how.word;
 }
 
+static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_goroutine_key key = goroutine_of(ctx);
+	struct ssll_start_key call = call_key(cookie, 0);
+	struct ssll_handshake *handshake;
+	struct ssll_library *library;
+	struct ssll_frame frame;
+	__u64 now = bpf_ktime_get_ns();
+	__u32 end;
+
+	if (!is_traced(key.tgid))
+		return 0;
+	call.stack = stack_depth(ctx, &key);
+	if (!take_frame(&key, &call, &frame))
+		return 0;
+	handshake = handshake_of(&frame);
+	library = handshake ? library_of(handshake->library) : NULL;
+	if (!handshake || !library)
+		return 0;
+	end_in_call(ctx, library, handshake, now);
+	end = end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1));
+	return end ? finish_handshake(handshake, frame.connection, end, now) : 0;
+}
+
 enum {
 	GO_WAIT_TO_READ = 'r', /* the mode of a wait for a socket */
-	PEEKS = 2,             /* MSG_PEEK */
-	NOTHING_THERE = -11,   /* -EAGAIN */
 };
 
 /* The part that a wait of the goroutine counts in: none where it waits for something else than the connection's socket. */
@@ -191,37 +181,26 @@ static __always_inline void await_go_arrival(struct ssll_handshake *handshake, _
 	arrival->clocks.tid = 0;
 }
 
-/* Whether a wait that begins now is the handshake's. One within a phase is for something else than the connection, as a
- * signer's device: what it takes is the phase's. One that has begun goes on. */
-static __always_inline bool may_begin_to_wait(struct ssll_handshake *handshake)
-{
-	drop_unseen_phase(handshake);
-	return !handshake->phase && !handshake->waiting;
-}
-
-static __always_inline void begin_go_wait(const struct ssll_goroutine_key *key, const struct ssll_library *library,
-        struct ssll_handshake *handshake, __u64 connection, __u8 part, __u64 now)
-{
-	end_in_call(key->goroutine, library, handshake, now);
-	handshake->waiting = part;
-	if (part == SSLL_PART_WAIT_PEER)
-		await_go_arrival(handshake, connection, now);
-}
-
 /* The goroutine parks until its socket is ready. */
-static __always_inline int park_goroutine(const struct pt_regs *ctx)
+static __always_inline int begin_go_wait(const struct pt_regs *ctx)
 {
-	struct ssll_goroutine_key key = goroutine_of(ctx);
 	__u64 now = bpf_ktime_get_ns(), connection = 0;
-	struct ssll_handshake *handshake = goroutines_handshake(&key, &connection);
+	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
 	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
 	__u8 part;
 
-	if (!handshake || !library || !may_begin_to_wait(handshake))
+	if (!handshake || !library)
+		return 0;
+	drop_unseen_phase(handshake);
+	if (handshake->phase) /* for something else than the connection, as a signer's device: what it takes is the phase's */
 		return 0;
 	part = part_of_go_wait(ctx, connection, library);
-	if (part)
-		begin_go_wait(&key, library, handshake, connection, part, now);
+	if (!part)
+		return 0;
+	end_in_call(ctx, library, handshake, now);
+	handshake->waiting = part;
+	if (part == SSLL_PART_WAIT_PEER)
+		await_go_arrival(handshake, connection, now);
 	return 0;
 }
 
@@ -238,99 +217,22 @@ __noinline int keep_go_worker(struct ssll_handshake *handshake, __u64 connection
 	return 0;
 }
 
-static __always_inline void end_go_wait(const struct ssll_goroutine_key *key, const struct ssll_library *library,
-        struct ssll_handshake *handshake, __u64 connection, __u64 now)
+/* It runs again. */
+static __always_inline int end_go_wait(const struct pt_regs *ctx)
 {
-	begin_go_away(key->goroutine, library, lookup_or_init_thread(), now);
+	__u64 now = bpf_ktime_get_ns(), connection = 0;
+	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+
+	if (!handshake || !library || !handshake->waiting)
+		return 0;
+	begin_go_away(ctx, library, lookup_or_init_thread(), now);
 	compare_own_clocks(now);
 	end_wait(handshake, connection, now);
 	keep_go_worker(handshake, connection, now);
 	handshake->since_ns = now;
 	handshake->watch = watch_below();
-}
-
-/* It runs again. */
-static __always_inline int unpark_goroutine(const struct pt_regs *ctx)
-{
-	struct ssll_goroutine_key key = goroutine_of(ctx);
-	__u64 now = bpf_ktime_get_ns(), connection = 0;
-	struct ssll_handshake *handshake = goroutines_handshake(&key, &connection);
-	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
-
-	if (handshake && library && handshake->waiting)
-		end_go_wait(&key, library, handshake, connection, now);
 	return 0;
-}
-
-/* The goroutine that the running thread had when it entered the kernel. */
-static __always_inline struct ssll_goroutine_key goroutine_in_kernel(void)
-{
-	const struct machine_registers *registers =
-	        (const struct machine_registers *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	struct ssll_goroutine_key key = {.tgid = this_process()};
-
-	bpf_probe_read_kernel(&key.goroutine, sizeof(key.goroutine), &registers->GOROUTINE);
-	return key;
-}
-
-/* Goes on to the handshake whose own socket it is. Not inlined: most reads are of others. */
-static __noinline int note_read_in_handshake(__u64 socket, __s32 result)
-{
-	struct ssll_arrival *arrival = find_arrival(socket);
-	struct ssll_goroutine_key key = goroutine_in_kernel();
-	__u64 now = bpf_ktime_get_ns(), connection = 0;
-	struct ssll_handshake *handshake = goroutines_handshake(&key, &connection);
-	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
-
-	if (!handshake || !library || handshake->socket != socket)
-		return 0;
-	if (result == NOTHING_THERE) {
-		if (may_begin_to_wait(handshake))
-			begin_go_wait(&key, library, handshake, connection, SSLL_PART_WAIT_PEER, now);
-		return 0;
-	}
-	if (handshake->waiting != SSLL_PART_WAIT_PEER)
-		return 0;
-	if (result > 0 && arrival && !arrival->arrived_ns)
-		arrival->since_ns = 0; /* it isn't known when they arrived */
-	end_go_wait(&key, library, handshake, connection, now);
-	return 0;
-}
-
-/* A read of any socket of the machine comes back, with bytes or an error. Where a goroutine finds nothing in that of its
- * handshake, it parks next; it runs again where it finds something. So waits are seen without a site that those for data cross
- * as well. */
-static __always_inline int note_go_read(__u64 socket, __s32 result, __u32 flags)
-{
-	if (!find_arrival(socket) || flags & PEEKS)
-		return 0;
-	return note_read_in_handshake(socket, result);
-}
-
-static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
-{
-	struct ssll_goroutine_key key = goroutine_of(ctx);
-	struct ssll_start_key call = call_key(cookie, 0);
-	struct ssll_handshake *handshake;
-	struct ssll_library *library;
-	struct ssll_frame frame;
-	__u64 now = bpf_ktime_get_ns();
-	__u32 end;
-
-	if (!is_traced(key.tgid))
-		return 0;
-	call.stack = stack_depth(ctx, &key);
-	if (!take_frame(&key, &call, &frame))
-		return 0;
-	handshake = handshake_of(&frame);
-	library = handshake ? library_of(handshake->library) : NULL;
-	if (!handshake || !library)
-		return 0;
-	if (handshake->waiting) /* a deadline, or its own side, has ended what no read has */
-		end_go_wait(&key, library, handshake, frame.connection, now);
-	end_in_call(key.goroutine, library, handshake, now);
-	end = end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1));
-	return end ? finish_handshake(handshake, frame.connection, end, now) : 0;
 }
 
 /* Whether the function that opens tickets is called without one: it's called in any handshake before TLS 1.3. */
@@ -385,8 +287,8 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 	__u64 connection = 0, depth;
 
 	if (is_transport(part))
-		return park_goroutine(ctx);
-	handshake = goroutines_handshake(&key, &connection);
+		return begin_go_wait(ctx);
+	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || branches_away(ctx, cookie) || opens_nothing(ctx, part))
 		return 0;
 	drop_unseen_phase(handshake);
@@ -408,8 +310,8 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 	__u64 now = bpf_ktime_get_ns(), connection = 0;
 
 	if (is_transport(part))
-		return unpark_goroutine(ctx);
-	handshake = goroutines_handshake(&key, &connection);
+		return end_go_wait(ctx);
+	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || handshake->phase != part || handshake->phase_stack != stack_depth(ctx, &key))
 		return 0;
 	add_go_phase(handshake, part, now);

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
@@ -211,38 +211,10 @@ def _offers_of(image: TracedImage) -> Mapping[str, Offer]:
     return stack_named(image.plan.stack).offers
 
 
-@dataclass(frozen=True)
-class Transports:
-    """The waits within calls that are watched. `sleeping`: reads and writes, in which a thread may sleep; `parking`: where
-    goroutines park for sockets, whatever they wait for."""
-
-    sleeping: bool
-    parking: bool
-
-    def of(self, image: TracedImage) -> Sequence[PhaseCall]:
-        """The calls of these in an image."""
-        return image.plan.handshake.transport if (self.parking if is_go(image) else self.sleeping) else ()
-
-
-def transport_sites(images: Sequence[TracedImage], transport: Transports) -> dict[str, list[Sites]]:
-    """The sites of these waits by program, in each image."""
-    calls = [phase_sites(transport.of(image), {}) for image in images]
-    calls_of = {go: _of_stack(images, calls, go=go) for go in (False, True)}
-    sites = {
-        "at_phase_end": [ends for _, ends in calls_of[False]],
-        "at_go_phase_end": [ends for _, ends in calls_of[True]],
-        "at_phase": [begins for begins, _ in calls_of[False]],
-        "at_go_phase": [begins for begins, _ in calls_of[True]],
-    }
-    return sites if any(map(is_go, images)) else {program: sites[program] for program in ("at_phase_end", "at_phase")}
-
-
-def sites_by_program(
-    first: int, images: Sequence[TracedImage], transport: Transports, *, raised: bool
-) -> dict[str, list[Sites]]:
+def sites_by_program(first: int, images: Sequence[TracedImage], *, transport: bool, raised: bool) -> dict[str, list[Sites]]:
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
-    `first`. `transport`: what is watched of waits; `raised`: raised_sites() as well."""
-    phases = [_always_set(image, transport) for image in images]
+    `first`. `transport`: those of reads and writes as well; `raised`: raised_sites() as well."""
+    phases = [_always_set(image, transport=transport) for image in images]
     phases_of = {go: _of_stack(images, phases, go=go) for go in (False, True)}
     machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
     wakes = [image.plan.handshake.wake for image in images]
@@ -269,9 +241,10 @@ def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
     return error_sites(error for error in sites.errors if raised or error.kind is not ErrorKind.RAISE)
 
 
-def _always_set(image: TracedImage, transport: Transports) -> tuple[Sites, Sites]:
+def _always_set(image: TracedImage, *, transport: bool) -> tuple[Sites, Sites]:
     offers, sites = _offers_of(image), image.plan.handshake
-    return phase_sites((*always_watched(sites.calls, offers), *transport.of(image)), offers)
+    watches_transport = transport or is_go(image)  # a goroutine sleeps in its calls
+    return phase_sites((*always_watched(sites.calls, offers), *(sites.transport if watches_transport else ())), offers)
 
 
 def places_of(plan: FilePlan) -> frozenset[Label]:

@@ -30,12 +30,11 @@ from ssllatency.engines.sessions import arrivals
 from ssllatency.engines.sessions.handshake_counts import Counts, make_room
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
-    Transports,
+    phase_sites,
     places_of,
     raised_sites,
     sites_by_program,
     tell_why,
-    transport_sites,
     watched,
     windowed_sites,
 )
@@ -86,13 +85,13 @@ class HandshakeSession:
         self._request, self._beside = request, beside
         self._images = list(request.base.images)
         base = replace(request.base, images=tuple(watched(self._images, self._images)))
-        of_go = _more_of_go(request)
-        tracepoints = (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(arrivals.tracepoints_of_go() if of_go else ()))
-        more = (*_MORE, *of_go)
-        self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=tracepoints, beside=beside)
+        more = (*_MORE, *_more_of_go(request))
+        self.attachment = Attachment(
+            base, "handshakes", _PROGRAMS, more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
+        )
         self._opened = ExitStack()
         self._watches_wakes = False
-        self._transports = Transports(sleeping=request.blocking, parking=False)
+        self._watches_transport = request.blocking
         self._watches_raised = False
         self._arrivals = arrivals.Arrivals(self.attachment)
         self._windows = PhaseWindows(self.attachment, request.base.budget)
@@ -115,7 +114,6 @@ class HandshakeSession:
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
         self._arrivals.watch(self._counters)
-        self._choose_waits(self._images)
         if self._request.base.budget is not None and self._within_data:
             self.attachment.hold([Tier.DATA])
         self._watches_raised = self._request.base.budget is None or not tell_why(self._all_sites)
@@ -142,7 +140,7 @@ class HandshakeSession:
         self._opened.callback(self._counts.certificates.close)
         self._goroutines = Goroutines(loaded, self.attachment.counters)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
-        self._counters.watches_transport = int(self._transports.sleeping)
+        self._counters.watches_transport = int(self._watches_transport)
         self._counters.threshold_ns = self._singles.threshold_ns
         self._describe(0, self._images)
 
@@ -159,7 +157,6 @@ class HandshakeSession:
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         first = self.attachment.next_number(len(images))
-        self._choose_waits(images)
         self._describe(first, images)
         self._images += images
         try:
@@ -189,15 +186,7 @@ class HandshakeSession:
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        return sites_by_program(first, images, self._transports, raised=self._watches_raised)
-
-    def _choose_waits(self, images: Sequence[TracedImage]) -> None:
-        """Before images are attached: how waits of Go's handshakes are seen. Where goroutines park, all are, and those for data
-        cost as much; so within a budget only reads that find nothing, if the kernel tells of them."""
-        if any(map(is_go, images)) and not self._transports.parking:
-            parking = self._request.base.budget is None or not self._arrivals.watch_reads_of_go()
-            self._transports = replace(self._transports, parking=parking)
-        self._counters.watches_parking = int(self._transports.parking)
+        return sites_by_program(first, images, transport=self._watches_transport, raised=self._watches_raised)
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
@@ -210,18 +199,19 @@ class HandshakeSession:
                 self.attachment.attach_tracepoint("at_write")
 
     def _watch_transport(self) -> None:
-        """Watches reads and writes, and where goroutines park, once more than a few handshakes sleep. Those that slept before
-        are counted separately."""
+        """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
         slept = self._counters.slept
-        seen = self._transports
-        if (seen.sleeping and seen.parking) or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
+        if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
-        more = Transports(sleeping=not seen.sleeping, parking=not seen.parking)
-        # Later files as well; where they are refused, sleeping calls go on being reported.
-        self._transports = Transports(sleeping=True, parking=True)
+        self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
+        by_image = [
+            phase_sites(() if is_go(image) else sites.transport, {})
+            for image, sites in zip(self._images, self._all_sites, strict=True)
+        ]
+        sites = {"at_phase_end": [ends for _, ends in by_image], "at_phase": [begins for begins, _ in by_image]}
         with suppress(AttachError):
-            self.attachment.attach_more(transport_sites(self._images, more))
-            self._counters.watches_transport = self._counters.watches_parking = 1
+            self.attachment.attach_more(sites)
+            self._counters.watches_transport = 1
 
     def _watch_raised(self) -> None:
         """Watches all errors that are raised: a handshake that succeeds may raise tens of them, and clear them again."""

@@ -18,7 +18,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.names import cause, key_name
-from ssllatency.engines.sessions.handshake_sites import Transports, places_of, sites_by_program, transport_sites
+from ssllatency.engines.sessions.handshake_sites import places_of, sites_by_program
 from ssllatency.model.handshakes import LEFT, Cause, Label
 from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -108,8 +108,7 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     """Before Go 1.21 a call begins where the branch of the stack's check isn't taken."""
     image = program("1.18.10-amd64").image
     plan = replace(plan_image(image), handshake=plan_handshake(image))
-    images = [TracedImage(plan, plan.path, (1,))]
-    sites = sites_by_program(0, images, Transports(sleeping=False, parking=True), raised=False)
+    sites = sites_by_program(0, [TracedImage(plan, plan.path, (1,))], transport=False, raised=False)
     assert sites["at_phase"] == sites["at_phase_end"] == [[]]
     [begins], bits = sites["at_go_phase"], abi.PhaseCookie
     *keys, wait = sorted((cookie for _, cookie in begins), key=lambda cookie: cookie & 15 == abi.Part.WAIT_PEER)
@@ -118,12 +117,6 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     assert {cookie >> bits.CONDITION & 15 for cookie in keys} == {6}
     assert {(cookie >> bits.CONDITIONAL & 1, cookie >> bits.TAKEN & 1) for cookie in keys} == {(1, 0)}
     assert len(sites["at_go_phase_end"][0]) > len(begins)
-    without = sites_by_program(0, images, Transports(sleeping=True, parking=False), raised=False)
-    later = transport_sites(images, Transports(sleeping=False, parking=True))
-    none = transport_sites(images, Transports(sleeping=True, parking=False))
-    for name in ("at_go_phase", "at_go_phase_end"):
-        assert sorted(without[name][0] + later[name][0]) == sorted(sites[name][0])
-        assert (len(later[name][0]), none[name]) == (1, [[]])
 
 
 def test_what_a_program_does_not_have_is_absent() -> None:
