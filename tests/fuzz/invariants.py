@@ -120,8 +120,8 @@ def check_unnamed(data: bytes) -> None:
 
 
 def check_unnamed_openssl(data: bytes) -> None:
-    """Of OpenSSL's functions that are found without symbols: as above; accessors are functions, labels lie near, and the plan is
-    one."""
+    """Of OpenSSL's functions that are found without symbols, as above, and of the plans that they give. Accessors are functions
+    and labels lie near."""
     check_plan(data)
     check_handshake_plan(data)
     with suppress(ElfError):

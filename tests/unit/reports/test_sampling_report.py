@@ -7,15 +7,18 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.report_samples import busy
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.snapshots import merge
+from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling, Stratum, Work
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.model.statistics.comparison import FUNCTION
+from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.documents import diff as diff_document
 from ssllatency.reports.documents.document import from_json, to_document, to_json
 from ssllatency.reports.html.change import findings
@@ -121,6 +124,17 @@ def test_windows_are_not_added_up_where_it_is_not_told_what_each_saw() -> None:
     reason = r"SSL_read, SSL_write of web1 were watched in windows only, "
     with pytest.raises(SsllatencyError, match=reason + "and it isn't told what was seen in each"):
         merge(busy(), SAMPLED)
+
+
+def test_a_function_is_new_beside_functions_that_are_left_out() -> None:
+    """Where others were called in windows alone, it is known that this one wasn't called."""
+    handshakes = handshakes_of([Shake({Part.REST: 5})])
+    series = tuple(series for series in SAMPLED.series if series.function == "SSL_read")
+    reads = replace(SAMPLED, series=series, handshakes=handshakes)
+    comparison = compare(Recording.of([reads]), Recording.of([replace(busy(), handshakes=handshakes)]))
+    rates = [row.changes[Quantity.RATE] for row in comparison.rows if row.subject.name == "SSL_do_handshake"]
+    assert rates
+    assert all(rate.before == 0 and rate.after for rate in rates)
 
 
 @pytest.mark.parametrize("sides", [(busy(), SAMPLED), (SAMPLED, busy()), (SAMPLED, SAMPLED)])

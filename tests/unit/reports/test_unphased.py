@@ -175,3 +175,12 @@ def test_offered_sessions_are_those_of_handshakes_that_were_watched() -> None:
     evidence = tickets_refused(Case(handshakes))
     assert evidence
     assert "80 % of the clients that offered a session (32 of 40)" in evidence.sentence
+
+
+def test_phases_that_were_never_watched_changed_nothing() -> None:
+    """Of a side of which they aren't known they are the rest on both sides."""
+    watched, unwatched = (Recording.of([_snapshot(_handshakes(number))]) for number in (NUMBER, 0))
+    for sides in ((watched, unwatched), (unwatched, watched)):
+        changes = {contribution.part: contribution.change_ns for contribution in compare(*sides).contributions}
+        assert not {*changes} & {*WINDOWED}
+        assert not any(changes.values())

@@ -70,7 +70,10 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
 def compare(before: Recording, after: Recording) -> Comparison:
     """The comparison of two recordings."""
     left_out = _in_windows(before) | _in_windows(after)
-    sides = [_Side(_without(side, left_out)) for side in (before, after)]
+    sides = [
+        _Side(_without(side, left_out), measures_functions=any(interval.series for interval in side.intervals))
+        for side in (before, after)
+    ]
     totals = sides[0].total, sides[1].total
     whole = whole_part(group for group in (_group(total, Ending.SUCCESS) for total in totals) if group)
     subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
@@ -124,9 +127,10 @@ def _compared_groups(whole: Part, before: _Side, after: _Side) -> list[GroupComp
 
 
 class _Side:
-    """A recording cut into blocks."""
+    """A recording cut into blocks. `measures_functions`: it does, of which those here may be left out."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, *, measures_functions: bool) -> None:
+        self._measures_functions = measures_functions
         self.total = recording.total()
         self._cut = _blocks(recording)
         self._blocks = [_subjects(block) for block in self._cut]
@@ -168,7 +172,7 @@ class _Side:
         if subject.name in _untold(self.total):
             return False
         if subject.kind == FUNCTION:
-            return bool(self.total.series) or handshakes is None
+            return self._measures_functions or handshakes is None
         return handshakes is not None and (subject.name not in (Part.ON_CPU, Part.OFF_CPU) or handshakes.off_cpu)
 
 
@@ -284,6 +288,8 @@ def _contributions(whole: Part, before: Snapshot, after: Snapshot) -> tuple[Cont
     # What one side couldn't measure is part of its REST, so it is added to REST on the other side as well.
     untold = _untold(before) | _untold(after)
     hidden = {part for part in PHASES[:-1] if part in untold and any(part not in group.parts for group in groups)}
+    if any(group.unphased and not group.phased for group in groups):
+        hidden |= {*WINDOWED} & {*PHASES[:-1]}
     contributions = []
     early = (Part.QUEUE_START,) if whole is Part.CLIENT_WAIT else ()
     for part in (*early, *PHASES, *WAITS):
