@@ -41,7 +41,7 @@ under the same load of wrk on another CPU. *{kept}*: a request on a connection t
 one SSL_read and one SSL_write. *{full}*: a connection for each request. Each command is there for {seconds:g} s, between two
 times as long without it, {pairs} times in turn. The figures are the server's own CPU time for one of these (95 % intervals in
 parentheses): what the command added, and how many times the cost without it is that with it. *{again}* is no tracing measured
-as if it were a command.
+as if it were a command: what lies within its interval can't be told from none.
 
 {hits}
 
