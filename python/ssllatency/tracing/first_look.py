@@ -23,9 +23,9 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was seen of the handshakes of several processes, and for how long: of each by PID, nothing of those without one; and
-    of all together, None where no handshake can be seen. OTHER stands for processes for which there was no room."""
+class FirstLook:
+    """The handshakes of several processes, and for how long they were counted: of each by PID, nothing of those without one;
+    and of all together, None where no handshake can be seen. OTHER stands for processes for which there was no room."""
 
     by_process: dict[int, Seen] = field(default_factory=dict)
     handshakes: Handshakes | None = None
@@ -37,7 +37,7 @@ MOST_ROWS = 384
 OTHER = 0  # instead of a PID: processes that had no row of their own any more
 
 
-def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> Look:
+def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> FirstLook:
     """Return what was seen of these processes and their children within so many seconds. SIGINT ends it sooner.
     SsllatencyError where this machine, or any of the processes, can't be traced."""
     live.prepare()
@@ -46,7 +46,7 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
         session, follower = handshake_sources.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
         [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, session.poll)
     handshakes, lasted_s = snapshot.handshakes, snapshot.duration_s
-    return Look(_by_process(handshakes, lasted_s) if handshakes else {}, handshakes, lasted_s)
+    return FirstLook(_by_process(handshakes, lasted_s) if handshakes else {}, handshakes, lasted_s)
 
 
 def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:

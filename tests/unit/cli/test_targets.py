@@ -74,7 +74,7 @@ def test_alone_what_is_not_told_apart_is_no_zero(capsys: pytest.CaptureFixture[s
     seen = {21: first_look.Seen(250.0, 0.0), first_look.OTHER: first_look.Seen(12.0, 0.0)}
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(first_look, "look", lambda *_: first_look.Look(seen))
+    monkeypatch.setattr(first_look, "look", lambda *_: first_look.FirstLook(seen))
     monkeypatch.setattr(targets, "_MOST_LOOKED_AT", 2)
     monkeypatch.setenv("NO_COLOR", "1")
     assert run([]) == 0
@@ -105,11 +105,11 @@ def test_alone_it_lists_and_says_what_to_type_next(capsys: pytest.CaptureFixture
     )
     served = ServedCertificate(443, None, facts, 2, 500, 5, now_s)
 
-    def look(pids: list[int], arguments: argparse.Namespace, seconds: float) -> first_look.Look:
+    def look(pids: list[int], arguments: argparse.Namespace, seconds: float) -> first_look.FirstLook:
         looked_at.extend(pids)
         assert (arguments.by, seconds) == ((Label.PROCESS,), 2.0)
         made = handshakes_of([Shake({Part.REST: 5})])
-        return first_look.Look({21: first_look.Seen(250.0, 2.5)}, replace(made, certificates=(served,)))
+        return first_look.FirstLook({21: first_look.Seen(250.0, 2.5)}, replace(made, certificates=(served,)))
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -135,9 +135,9 @@ def test_handshakes_and_certificates_are_listed_for_a_time(
     seen = {21: first_look.Seen(50.0, 2.5), first_look.OTHER: first_look.Seen(1.5, 0.0)}
     asked: list[float] = []
 
-    def look(_pids: list[int], _arguments: argparse.Namespace, seconds: float) -> first_look.Look:
+    def look(_pids: list[int], _arguments: argparse.Namespace, seconds: float) -> first_look.FirstLook:
         asked.append(seconds)
-        return first_look.Look(seen, made, 9.5)
+        return first_look.FirstLook(seen, made, 9.5)
 
     monkeypatch.setattr(first_look, "look", look)
     monkeypatch.setenv("NO_COLOR", "1")

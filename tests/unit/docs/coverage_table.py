@@ -275,7 +275,6 @@ ROWS = (
             ),
             "waits": _by(
                 f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
-                "live/go/test_go_waits.py::test_the_same_waits_are_seen_without_probes_where_goroutines_park",
                 but=_GO_TRANSPORT,
             ),
             "labels": _by(

@@ -26,7 +26,7 @@ from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.units import printable, rate, share
 
 if TYPE_CHECKING:
-    from ssllatency.tracing.first_look import Look, Seen
+    from ssllatency.tracing.first_look import FirstLook, Seen
 
 SUMMARY = "list the processes that use TLS, in which container, and whether they can be traced"
 EXAMPLES = (
@@ -138,8 +138,8 @@ def _first_look(surveyed: Survey) -> Mapping[int, Seen]:
     return look.by_process
 
 
-def _look(families: Sequence[listing.ProcessFamily], seconds: float) -> Look:
-    """What they do within so many seconds."""
+def _look(families: Sequence[listing.ProcessFamily], seconds: float) -> FirstLook:
+    """Return what they do within so many seconds."""
     from ssllatency.tracing import first_look
 
     parser = argparse.ArgumentParser()
@@ -151,8 +151,8 @@ def _look(families: Sequence[listing.ProcessFamily], seconds: float) -> Look:
     return first_look.look([pid for family in families for pid in family.pids], measuring, seconds)
 
 
-def document(look: Look) -> dict[str, Any]:
-    """What was seen of handshakes, as plain data."""
+def document(look: FirstLook) -> dict[str, Any]:
+    """Return what was seen of handshakes, as plain data."""
     from ssllatency.reports.documents.certificates import certificate_fields
 
     rates = [
@@ -166,7 +166,7 @@ def document(look: Look) -> dict[str, Any]:
     }
 
 
-def _print_look(families: Sequence[listing.ProcessFamily], look: Look) -> None:
+def _print_look(families: Sequence[listing.ProcessFamily], look: FirstLook) -> None:
     from ssllatency.reports.text.handshakes.certificates import certificates
     from ssllatency.tracing import first_look
 

@@ -72,7 +72,7 @@ def totals(shown: Shown) -> Line:
 
 
 def lost(shown: Shown) -> Line:
-    """What was lost; nothing where nothing was."""
+    """Return what was lost; nothing where nothing was."""
     phrases = losses(shown.window.snapshot.losses, shown.window.snapshot.handshakes)
     return [Piece(f"  LOST: {phrases[0]}", PieceStyle.FAILURE)] if phrases else []
 
