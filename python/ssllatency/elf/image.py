@@ -173,6 +173,11 @@ class Image:
         """[start, end) of the function, or the part of a split one, that contains `address`, by the unwind tables."""
         return self._unwind.bounds(address)
 
+    def functions_at(self, addresses: Collection[int]) -> list[Range]:
+        """The functions that begin at these addresses."""
+        bounds = (self.function_bounds(address) for address in addresses)
+        return [each for each, address in zip(bounds, addresses, strict=True) if each and each[0] == address]
+
     def is_part(self, address: int) -> bool:
         """Whether the range at `address` is a part that the compiler split off a function, with the frame already set up."""
         return self._unwind.is_part(address)

@@ -78,14 +78,14 @@ class UnnamedFunctions:
         if not self._lib:
             raise Unplannable("no function raises errors in ssl_lib.cc")
         self._within = self._side.within = min(self._lib)[0] - _NEAR, max(self._lib)[1] + _NEAR
-        self._take("ERR_put_error", lambda: self._functions([self._errors.put_error]))
+        self._take("ERR_put_error", lambda: self._image.functions_at([self._errors.put_error]))
         self._take("SSL_get_error", self._get_error)
         if "SSL_get_error" not in self.functions:
             raise Unplannable(f"SSL_get_error isn't found: {self.missing['SSL_get_error']}")
-        self._take("ERR_peek_error", lambda: self._functions(self._asked_first()))
-        self._take("BIO_should_read", lambda: self._functions(self._asks_bio()[:1]))
-        self._take("SSL_get_rbio", lambda: self._functions(self._gets_bio(_WANT_READ)))
-        self._take("SSL_get_wbio", lambda: self._functions(self._gets_bio(_WANT_WRITE)))
+        self._take("ERR_peek_error", lambda: self._image.functions_at(self._asked_first()))
+        self._take("BIO_should_read", lambda: self._image.functions_at(self._asks_bio()[:1]))
+        self._take("SSL_get_rbio", lambda: self._image.functions_at(self._gets_bio(_WANT_READ)))
+        self._take("SSL_get_wbio", lambda: self._image.functions_at(self._gets_bio(_WANT_WRITE)))
         finders: dict[str, Callable[[], Collection[Range]]] = {
             "SSL_do_handshake": self._do_handshake,
             "SSL_accept": lambda: self._handshaking(SERVER),
@@ -133,11 +133,6 @@ class UnnamedFunctions:
             raise Unplannable(f"it is found by {name}, which isn't found")
         function = self.functions[name]
         return function.address, function.address + function.size
-
-    def _functions(self, addresses: Collection[int]) -> list[Range]:
-        """The functions that begin at these addresses."""
-        bounds = (self._image.function_bounds(address) for address in addresses)
-        return [each for each, address in zip(bounds, addresses, strict=True) if each and each[0] == address]
 
     def _raising(self, reasons: Collection[int]) -> list[Range]:
         """Those in ssl_lib.cc that raise all of these."""
@@ -333,7 +328,7 @@ class UnnamedFunctions:
         bio = LoadedField(self._bio(code))
         buffers = self._errors.of(_BUFFER_FILE)
         calls = (call for function in buffers for call in self._follow(function, {}).calls if call.arguments[0] == bio)
-        targets = self._functions(sorted({call.target for call in calls if isinstance(call.target, int)}))
+        targets = self._image.functions_at(sorted({call.target for call in calls if isinstance(call.target, int)}))
         return {target for target in targets if _BIO_UNSUPPORTED in self._errors.reasons(target, _BIO_FILE)}
 
     # The private key.

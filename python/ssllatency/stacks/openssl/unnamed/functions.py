@@ -2,9 +2,7 @@
 """Functions of an OpenSSL 3 whose symbols were stripped, found by the names that they give with the errors that they raise, and
 by what those call, return and store. Each is taken only where exactly one function is what is looked for.
 
-Since OpenSSL 3.0 each error is raised by ERR_set_debug(file, line, function) and what follows it: so a function that raises one
-holds its own name, and those that the compiler has built into it hold theirs. A function is taken by its name where it gives no
-other. What raises no errors, as SSL_get_error, is told by what it does.
+A function is taken by its name where it gives no other. What raises no errors, as SSL_get_error, is told by what it does.
 """
 
 from __future__ import annotations
@@ -21,9 +19,10 @@ from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import MASK, Assumptions, LoadedField, SymbolicAddress, Value
-from ssllatency.code.x86.call_constants import ConstantCall, calls_with_constants
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.openssl.operations import OPERATIONS
+from ssllatency.stacks.openssl.unnamed.raised_names import RaisedNames
+from ssllatency.stacks.openssl.unnamed.version import version_field
 from ssllatency.stacks.source_files import references
 
 FOUND = "errors raised"
@@ -53,12 +52,10 @@ _RAISING = (
 )
 
 _FILE_NAME = b"ssl/ssl_lib.c"
-_FILE, _LINE, _NAME = 0, 1, 2  # arguments of ERR_set_debug
 _FLAGS = 3  # of ssl_write_internal, since OpenSSL 3.3
 _LIBRARY_SSL = 20  # ERR_LIB_SSL
 _LIBRARIES = range(2, 128)  # ERR_LIB_*: include/openssl/err.h
-_LEAST_CALLS, _TIMES = 6, 4  # of the function that is taken for ERR_set_debug; how much more often than the next one
-_MOST_FUNCTIONS, _MOST_CODE, _MOST_PLACES = 2048, 2 << 20, 256
+_MOST_FUNCTIONS, _MOST_PLACES = 2048, 256
 _BESIDE = 1 << 12  # bytes between functions of the state machine's file
 MAX_OFFSET = 1 << 16  # in a connection, and in what it points to
 MOST_FIELDS = 32  # of which each is tried with each other one: real functions look at fewer than ten
@@ -84,8 +81,6 @@ _RECEIVED_SHUTDOWN, _FLOW_ERROR = 2, 1
 _METHOD_NAMES = {0x10000: "TLS", 0x1FFFF: "DTLS"}  # of any version; those of one version lead to the same functions
 _FIRST_SLOT, _MOST_SLOTS, _MOST_FLAGS, _POINTER = 16, 10, 3, 8
 
-_VERSIONS = (("TLSv1.3", 0x304), ("TLSv1.2", 0x303))
-
 _Fields = Mapping[tuple[int, ...], int]
 
 
@@ -100,7 +95,7 @@ class UnnamedOpenSslFunctions:
         if not all(any(True for _ in image.find_string(text)) for text in (_FILE_NAME, _MACHINE.encode())):
             raise Unplannable("no text in it names OpenSSL's source and the function that all handshakes go through")
         self._image = image
-        self._calls: dict[Range, set[ConstantCall]] = {}
+        self._raised = RaisedNames(image, dict.fromkeys(_RAISING), _MACHINE)
         self._followed: dict[int, Evaluation] = {}
         self.functions: dict[str, Function] = {}
         self.accessors: dict[str, Function] = {}
@@ -112,18 +107,18 @@ class UnnamedOpenSslFunctions:
         self._find()
 
     def _find(self) -> None:
-        for name, bounds in self._raising.items():
+        for name, bounds in self._raised.raising.items():
             self.take(name, partial(list, bounds))
         self.take("SSL_get_error", self._get_error)
         if "SSL_get_error" not in self.functions:
             raise Unplannable(f"SSL_get_error isn't found: {self.missing['SSL_get_error']}")
         finders: dict[str, Callable[[], Collection[Range]]] = {
-            _SET_DEBUG: lambda: self._functions([self._set_debug]),
+            _SET_DEBUG: lambda: self._image.functions_at([self._raised.set_debug]),
             "ERR_set_error": self._set_error,
             "ERR_vset_error": self._vset_error,
-            "ERR_peek_error": lambda: self._functions(self._called_for(4) - {self.address("SSL_want")}),
-            "SSL_get_rbio": lambda: self._functions(self._gets_bio(_READING)),
-            "SSL_get_wbio": lambda: self._functions(self._gets_bio(_WRITING)),
+            "ERR_peek_error": lambda: self._image.functions_at(self._called_for(4) - {self.address("SSL_want")}),
+            "SSL_get_rbio": lambda: self._image.functions_at(self._gets_bio(_READING)),
+            "SSL_get_wbio": lambda: self._image.functions_at(self._gets_bio(_WRITING)),
             "BIO_test_flags": self._test_flags,
             "SSL_in_init": lambda: self._asked_by_handshake(1),
             "SSL_in_before": lambda: self._asked_by_handshake(2),
@@ -134,7 +129,7 @@ class UnnamedOpenSslFunctions:
         self.take(_MAC_KEY, self._mac_key)
         self.take("X509_STORE_CTX_set_ex_data", self._attaching)
         self.take("EVP_PKEY_derive_set_peer", lambda: self._passing_on(self.known(_SETS_PEER)))
-        self._version()
+        self.offsets["version"] = version_field(self._image, self._within)
         if "EVP_DigestSign" not in self.functions:
             self.take("EVP_DigestSign", self._digest_sign)
         steps = (self._bios, self._shutdown, self._state, self._methods, self._sides, self._free, self._exact, self._fatal)
@@ -187,11 +182,6 @@ class UnnamedOpenSslFunctions:
             raise Unplannable(f"it is found by {name}, which isn't found")
         return address
 
-    def _functions(self, addresses: Collection[int]) -> list[Range]:
-        """The functions that begin at these addresses."""
-        bounds = (self._image.function_bounds(address) for address in addresses)
-        return [each for each, address in zip(bounds, addresses, strict=True) if each and each[0] == address]
-
     def follow(
         self,
         address: int,
@@ -214,72 +204,20 @@ class UnnamedOpenSslFunctions:
 
     # What raises errors.
 
-    @cached_property
-    def _named(self) -> dict[int, str]:
-        """The addresses of the texts that are the names looked for."""
-        return {place: name for name in dict.fromkeys(_RAISING) for place in self._image.find_string(name.encode())}
-
-    @cached_property
-    def _candidates(self) -> list[Range]:
-        """The functions that take the address of one of the names; parts that were split off a function aren't looked into."""
-        found = {bounds for place, _ in references(self._image, self._named) if (bounds := self._image.function_bounds(place))}
-        whole = sorted(bounds for bounds in found if not self._image.is_part(bounds[0]))
-        if len(whole) > _MOST_FUNCTIONS or sum(end - start for start, end in whole) > _MOST_CODE:
-            raise Unplannable("too much code holds the names of OpenSSL's functions")
-        return whole
-
-    def _calls_of(self, function: Range) -> set[ConstantCall]:
-        if function not in self._calls:
-            self._calls[function] = calls_with_constants(self._image, function)
-        return self._calls[function]
-
-    @cached_property
-    def _set_debug(self) -> int:
-        """The function that is called most with the name of a source file, a line and the name of a function."""
-        votes = Counter(
-            call.target
-            for function in self._candidates
-            for call in self._calls_of(function)
-            if call.arguments[_NAME] in self._named and call.arguments[_LINE] is not None and self._file(call).endswith(".c")
-        )
-        counts = [*sorted(votes.values(), reverse=True), 0, 0]
-        if counts[0] < _LEAST_CALLS or counts[0] < _TIMES * counts[1]:
-            raise Unplannable("no function is called with the names of files and functions as ERR_set_debug is")
-        return max(votes, key=lambda target: votes[target])
-
-    def _file(self, call: ConstantCall) -> str:
-        return self._image.text(call.arguments[_FILE] or 0)
-
-    @cached_property
-    def _raising(self) -> dict[str, list[Range]]:
-        """The functions that raise errors by these names. Another's errors in one may be those of what was built into it: so
-        only the state machine, which more is known of, may have such."""
-        raising: dict[str, list[Range]] = {}
-        for function in self._candidates:
-            names = {
-                self._image.text(call.arguments[_NAME] or 0)
-                for call in self._calls_of(function)
-                if call.target == self._set_debug
-            }
-            for name in names & {*_RAISING}:
-                if names == {name} or name == _MACHINE:
-                    raising.setdefault(name, []).append(function)
-        return raising
-
     def _set_error(self) -> list[Range]:
         """The one that is called most with a library's number, a reason and no text."""
         votes = Counter(
             call.target
-            for function in self._candidates
-            for call in self._calls_of(function)
+            for function in self._raised.holding
+            for call in self._raised.calls(function)
             if call.arguments[0] in _LIBRARIES and call.arguments[1] and call.arguments[2] == 0
         )
         most = max(votes.values(), default=0)  # not most_common(), which imports a module: a confined reader may not
-        return self._functions([target for target, number in votes.items() if number == most])
+        return self._image.functions_at([target for target, number in votes.items() if number == most])
 
     def _vset_error(self) -> list[Range]:
         """The function that ERR_set_error passes its first argument on to."""
-        return self._functions(sorted(self._called_with_own(self.known("ERR_set_error"))))
+        return self._image.functions_at(sorted(self._called_with_own(self.known("ERR_set_error"))))
 
     def _digest_sign(self) -> list[Range]:
         """The function that both of libssl's that sign ask how long a signature will be, with NULL, and then for it."""
@@ -288,10 +226,10 @@ class UnnamedOpenSslFunctions:
             function = self.functions.get(name)
             if function is None:
                 raise Unplannable(f"it is found by {name}, which isn't found")
-            calls = self._calls_of((function.address, function.address + function.size))
+            calls = self._raised.calls((function.address, function.address + function.size))
             buffers = {call.target: {each.arguments[1] for each in calls if each.target == call.target} for call in calls}
             asked.append({target for target, given in buffers.items() if given == {0, None}})
-        return self._functions(sorted(set.intersection(*asked)))
+        return self._image.functions_at(sorted(set.intersection(*asked)))
 
     def _mac_key(self) -> list[Range]:
         """The function that makes the keys with which cookies are authenticated: what is made with these is no signature."""
@@ -299,21 +237,21 @@ class UnnamedOpenSslFunctions:
             call.target
             for name in _COOKIES
             if name in self.functions
-            for call in self._calls_of(self._bounds(name))
+            for call in self._raised.calls(self._bounds(name))
             if call.arguments[1] and self._image.text(call.arguments[1]) == "HMAC"
         )
-        return self._functions(sorted(set(called)))
+        return self._image.functions_at(sorted(set(called)))
 
     def _attaching(self) -> list[Range]:
         """The function that tells the check of the peer's certificates which connection it is for: the connection, or since
         OpenSSL 3.4 what the application knows it by."""
-        checking = {bounds for name in _VERIFYING for bounds in self._raising.get(name, ())}
+        checking = {bounds for name in _VERIFYING for bounds in self._raised.raising.get(name, ())}
         calls = [(call.target, call.arguments) for start, _ in checking for call in self.follow(start).calls]
         given = {target for target, (_, _, third, *_) in calls if third == _CONNECTION}
         known_by = {
             target for target, (first, _, third, *_) in calls if isinstance(third, LoadedField) and first != _CONNECTION
         }
-        return self._functions(sorted(target for target in given or known_by if isinstance(target, int)))
+        return self._image.functions_at(sorted(target for target in given or known_by if isinstance(target, int)))
 
     def _bounds(self, name: str) -> Range:
         function = self.functions[name]
@@ -364,9 +302,8 @@ class UnnamedOpenSslFunctions:
         what has a peer's key checked."""
         sites = calls_to(self._image, {address}, (max(0, address - _NEAR), address + _NEAR))[address]
         callers = {bounds for site in sites if (bounds := self._image.function_bounds(site)) and bounds[0] != address}
-        return [
-            each for each in callers if {(call.target, call.arguments[2]) for call in self._calls_of(each)} == {(address, 1)}
-        ]
+        called = {each: {(call.target, call.arguments[2]) for call in self._raised.calls(each)} for each in callers}
+        return [each for each, targets in called.items() if targets == {(address, 1)}]
 
     def _holds_codes(self, function: Range) -> bool:
         """Whether it has two of the codes that only few functions have."""
@@ -441,7 +378,8 @@ class UnnamedOpenSslFunctions:
     def _test_flags(self) -> list[Range]:
         """The function that is asked of a BIO whether it should be read."""
         calls = self._failed(self._tells, *self._case(_READING)).calls
-        return self._functions({call.target for call in calls if call.arguments[1] == 1 and isinstance(call.target, int)})
+        asked = {call.target for call in calls if call.arguments[1] == 1 and isinstance(call.target, int)}
+        return self._image.functions_at(asked)
 
     def _shutdown(self) -> None:
         """The field that together with the last alert tells SSL_get_error that the peer has closed. Newer compilers add a carry
@@ -487,7 +425,7 @@ class UnnamedOpenSslFunctions:
         returns the one, or whether both are 0."""
         calls = self.follow(self.known("SSL_do_handshake")).calls
         asked = {call.target for call in calls if call.arguments[0] == _CONNECTION and isinstance(call.target, int)}
-        small = [each for each in self._functions(sorted(asked)) if each[1] - each[0] < _SMALL]
+        small = [each for each in self._image.functions_at(sorted(asked)) if each[1] - each[0] < _SMALL]
         return [each for each in small if len(self._looked_at(each[0])) == number and self._only_looks(each[0])]
 
     def _looked_at(self, address: int) -> set[int]:
@@ -593,7 +531,7 @@ class UnnamedOpenSslFunctions:
         return [each for each in functions if each and self._calls_of_plain(each) == targets]
 
     def _calls_of_plain(self, function: Range) -> set[int]:
-        own = {call.target for call in self._calls_of(function)}
+        own = {call.target for call in self._raised.calls(function)}
         return {call.target for call in self.follow(function[0]).calls if isinstance(call.target, int)} & own
 
     def _called_with_own(self, address: int) -> set[int]:
@@ -601,50 +539,11 @@ class UnnamedOpenSslFunctions:
         calls = self.follow(address).calls
         return {call.target for call in calls if call.arguments[0] == _CONNECTION and isinstance(call.target, int)}
 
-    def _version(self) -> None:
-        """The field of which SSL_get_version returns the name. Where it lies tells whether an SSL begins with its type, which
-        has to be looked at then: without it nothing is taken."""
-        naming = {place for text, *_ in _VERSIONS for place in self._image.find_string(text.encode())}
-        places = islice(references(self._image, naming), _MOST_PLACES)
-        functions = {bounds for place, _ in places if (bounds := self._image.function_bounds(place))}
-        converting = [start for start, end in functions if end - start < _SMALL and self._names_versions({"rdi": None}, start)]
-        sites = calls_to(self._image, converting, self._within)
-        callers = {self._image.function_bounds(site) for places in sites.values() for site in places}
-        small = [each for each in {*functions, *callers} if each and each[1] - each[0] < _SMALL]
-        paths = {path for each in small for path in self._versions_in(each[0], converting)}
-        if len(paths) != 1:
-            raise Unplannable("SSL_get_version, which tells where a connection has its version, isn't found")
-        self.offsets["version"] = paths.pop()[0]
-
-    def _names_versions(self, arguments: Mapping[str, Value], start: int, path: tuple[int, ...] = ()) -> bool:
-        """Whether the function returns the names of versions: of its argument, or of the field there."""
-        for text, version in _VERSIONS:
-            fields = {path: version} if path else {}
-            given = {name: version if value is None else value for name, value in arguments.items()}
-            results = followed_in(self._image, start, Assumptions(given, fields)).results
-            if text not in {self._image.text(value) for value in results if isinstance(value, int)}:
-                return False
-        return True
-
-    def _versions_in(self, start: int, converting: Collection[int]) -> set[tuple[int, ...]]:
-        """The fields of a connection of which the function returns the version's name, by itself or by such a function. That
-        of a cipher has a text for NULL as well."""
-        nothing = followed_in(self._image, start, Assumptions({"rdi": 0}))
-        converts = any(call.target in converting for call in nothing.calls)
-        if not converts and any(isinstance(value, int) and self._image.text(value) for value in nothing.results):
-            return set()
-        followed = followed_in(self._image, start, Assumptions({"rdi": _CONNECTION}))
-        passed = {call.arguments[0] for call in followed.calls if call.target in converting}
-        paths = {value.path for value in passed if isinstance(value, LoadedField) and value.size == 4 and len(value.path) == 1}
-        own = {found.path for found in followed.fields if found.size == 4 and len(found.path) == 1}
-        texts = any(isinstance(value, int) and self._image.text(value) in dict(_VERSIONS) for value in followed.results)
-        return paths | {path for path in own if texts and self._names_versions({"rdi": _CONNECTION}, start, path)}
-
     def _free(self) -> None:
         """The function that SSL_new calls where it fails: it does nothing with NULL, and counts a reference less."""
         made = [name for name in _MAKES if name in self.functions]
-        called = {call.target for name in made for call in self._calls_of(self._bounds(name))}
-        self.take("SSL_free", lambda: [each for each in self._functions(sorted(called)) if self._frees(each[0])])
+        called = {call.target for name in made for call in self._raised.calls(self._bounds(name))}
+        self.take("SSL_free", lambda: [each for each in self._image.functions_at(sorted(called)) if self._frees(each[0])])
 
     def _exact(self) -> None:
         """SSL_read_ex, SSL_write_ex and since OpenSSL 3.3 SSL_write_ex2: they only go on to what reads and writes, SSL_write_ex
@@ -653,9 +552,9 @@ class UnnamedOpenSslFunctions:
         self.take("SSL_read_ex", lambda: reads)
         if "SSL_write" not in self.functions:
             raise Unplannable("it is found by SSL_write, which isn't found")
-        own, calls = self.address("ssl_write_internal"), self._calls_of(self._bounds("SSL_write"))
+        own, calls = self.address("ssl_write_internal"), self._raised.calls(self._bounds("SSL_write"))
         has_flags = any(call.target == own and call.arguments[_FLAGS] == 0 for call in calls)
-        flags = {each: {call.arguments[_FLAGS] for call in self._calls_of(each)} for each in writes}
+        flags = {each: {call.arguments[_FLAGS] for call in self._raised.calls(each)} for each in writes}
         self.take("SSL_write_ex", lambda: [each for each in writes if flags[each] == {0} or not has_flags])
         self.take("SSL_write_ex2", lambda: [each for each in writes if flags[each] == {None} and has_flags])
         if has_flags and "SSL_write_ex" not in self.functions:
@@ -665,7 +564,7 @@ class UnnamedOpenSslFunctions:
         """The functions of libssl that call nothing but this one."""
         sites = calls_to(self._image, {address}, self._within)[address] if address else ()
         callers = {bounds for site in sites if (bounds := self._image.function_bounds(site)) and bounds[0] != address}
-        return sorted(each for each in callers if {call.target for call in self._calls_of(each)} == {address})
+        return sorted(each for each in callers if {call.target for call in self._raised.calls(each)} == {address})
 
     def _fatal(self) -> None:
         """The function that raises an error of libssl's and ends the handshake: others are called with an alert, a reason and
@@ -673,12 +572,14 @@ class UnnamedOpenSslFunctions:
         raises = self.known("ERR_vset_error")
         called = {
             call.target
-            for function in self._candidates
-            for call in self._calls_of(function)
+            for function in self._raised.holding
+            for call in self._raised.calls(function)
             if call.arguments[1] is not None and call.arguments[2] and call.arguments[3] == 0
         }
-        functions = self._functions(sorted(called))
-        passing = {each: {call.arguments[0] for call in self._calls_of(each) if call.target == raises} for each in functions}
+        passing = {
+            each: {call.arguments[0] for call in self._raised.calls(each) if call.target == raises}
+            for each in self._image.functions_at(sorted(called))
+        }
         self.take("ossl_statem_fatal", lambda: [each for each, libraries in passing.items() if libraries == {_LIBRARY_SSL}])
 
     def _frees(self, address: int) -> bool:
