@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a connection of an OpenSSL 3 without symbols has its version."""
+"""The field of a connection that holds its version, in an OpenSSL 3 without symbols."""
 
 from __future__ import annotations
 
