@@ -271,7 +271,9 @@ SUITE ?= trixie
 image: deb ## a container image as an OCI archive, of the Debian package and what it needs; pulls no other image, takes root
 	$(Q)deploy/image/build $(PACKAGES)/*.deb $(SUITE) ssllatency:$(VERSION) $(PACKAGES)
 	@ls $(PACKAGES)/*.tar
-test-packages: deb rpm image ## install and run each in a clean root, or as a container; takes root and minutes
+test-packages: deps ## build, install and run each in a clean root, or as a container; takes root and ten minutes
+	$(Q)tools/for-tests/setup-packages
+	$(Q)$(MAKE) deb rpm image
 	$(Q)$(PYTHON) -m pytest tests/packages $(PYTEST)
 
 .PHONY: clean

@@ -89,6 +89,6 @@ def assert_top_opens(*command: str) -> None:
 
 
 def files(root: Path) -> set[str]:
-    """Those that are no cache of Python's or the dynamic linker's, below the folders of packages."""
-    paths = (path for place in OURS for path in (root / place).rglob("*"))
-    return {str(path.relative_to(root)) for path in paths if not path.is_dir()}
+    """Those below the folders of packages, without the records of Debian 12's rpm, which are below the user's home."""
+    paths = (path.relative_to(root) for place in OURS for path in (root / place).rglob("*") if not path.is_dir())
+    return {str(path) for path in paths if not path.is_relative_to("root/.rpmdb")}
