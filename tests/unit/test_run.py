@@ -147,10 +147,14 @@ def pytests(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_other_options_are_pytests(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["run.py", "unit", "live", "-k", "reload and not slow", "--lf"])
+    monkeypatch.setattr(sys, "argv", ["run.py", "unit", "bpf", "live", "-k", "reload and not slow", "--lf"])
     assert run.main() == 0
     options = ["--lf", "-k", "reload and not slow"]
-    assert pytests == [["tests/unit", *run.PARALLEL, *options], ["tests/live", *run.ALONE, *options]]
+    assert pytests == [
+        ["tests/unit", *run.PARALLEL, *options],
+        ["tests/bpf", *run.SIDE_BY_SIDE["bpf"], *options],
+        ["tests/live", *run.ALONE, *options],
+    ]
 
 
 def test_no_test_at_all_is_a_failure_unless_some_were_chosen(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
