@@ -181,9 +181,11 @@ SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/buil
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
 	$(Q)clang-format -i $(C_FILES)
-LINT := lint-ruff lint-mypy lint-imports lint-layers lint-c lint-shell
+LINT := lint-ruff lint-mypy lint-rules lint-layers lint-c lint-shell
+# Tests that read all sources: whether what is imported is there, how modules, names and docstrings are made, which paths are opened.
+RULES := $(addprefix tests/unit/,test_imports.py test_architecture.py test_asserted_times.py test_opened_paths.py)
 .PHONY: $(LINT)
-lint: ## ruff, mypy, import rules, clang-format, shellcheck; whether what is imported is there, also in what mypy doesn't read
+lint: ## ruff, mypy, clang-format, shellcheck, and the project's own rules
 	@echo "==> lint"
 	$(Q)$(MAKE) -j --output-sync=target $(LINT)
 lint-ruff:
@@ -191,8 +193,8 @@ lint-ruff:
 	$(Q)$(VENV)/bin/ruff format -q --check $(PYTHON_FILES)
 lint-mypy:
 	$(Q)$(VENV)/bin/mypy
-lint-imports:
-	$(Q)PYTHONPATH=python:. $(PYTHON) -m pytest -q --no-header -p no:cacheprovider tests/unit/test_imports.py >$(BUILD)/imports.log || { cat $(BUILD)/imports.log; false; }
+lint-rules:
+	$(Q)PYTHONPATH=python:. $(PYTHON) -m pytest -q --no-header -p no:cacheprovider -p no:xdist $(RULES) >$(BUILD)/rules.log || { cat $(BUILD)/rules.log; false; }
 lint-layers:
 	$(Q)PYTHONPATH=python $(VENV)/bin/lint-imports --no-cache >$(BUILD)/lint-imports.log || { cat $(BUILD)/lint-imports.log; false; }
 lint-c:
