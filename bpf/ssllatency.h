@@ -444,7 +444,6 @@ struct ssll_config {
 	__u32 filter_tgid;       /* 1: only processes in the map targets */
 	__u32 role;              /* enum ssll_side: which SSL objects count */
 	__u32 linear_reciprocal; /* 2^32 / linear_step_ns, rounded down */
-	__u32 stoppable;         /* 1: `stopped` is looked at, since the kernel takes seconds to remove the probes */
 	__u32 companions;        /* 1: some library is a companion; `targets` has who has called the others */
 	__u64 slot_secret;       /* an odd number, by which processes have their slots */
 };

@@ -94,7 +94,7 @@ static __always_inline bool is_traced_in(__u32 tgid, __u32 index)
 /* Whether the run is over and its probes are only on their way out. */
 static __always_inline bool is_stopped(void)
 {
-	return config.stoppable && *(volatile __u64 *)&counters.stopped;
+	return *(volatile __u64 *)&counters.stopped;
 }
 
 /* The first statement of every uprobe program. `array` as for STAY_ON_THREAD_STACK. */

@@ -629,7 +629,6 @@ class Config(ctypes.Structure):
         ("filter_tgid", ctypes.c_uint32),
         ("role", ctypes.c_uint32),
         ("linear_reciprocal", ctypes.c_uint32),
-        ("stoppable", ctypes.c_uint32),
         ("companions", ctypes.c_uint32),
         ("slot_secret", ctypes.c_uint64),
     )

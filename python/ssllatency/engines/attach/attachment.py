@@ -29,7 +29,7 @@ from ssllatency.engines.attach.code_check import is_overwritten
 from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
 from ssllatency.engines.attach.links import Linker, decide, links_each_process, may_link_each, method_of_programs
 from ssllatency.engines.attach.loaded import Loaded
-from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
+from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_together
 from ssllatency.engines.attach.processes import Processes
 from ssllatency.engines.attach.program_choice import ProgramChoice
 from ssllatency.engines.attach.sites import (
@@ -183,7 +183,6 @@ class Attachment:
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
         config.slot_secret = process_slots.secret()
-        config.stoppable = int(self.method is kernel.Method.PERF)
         self._share_maps()
         programs = self._choice.choose(self.object, self.method, self.images, later=self.request.follow is not None)
         if self.processes.meter:
@@ -444,15 +443,22 @@ class Attachment:
         return self._counts.next_interval()
 
     def detach(self) -> None:
-        """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
-        ends = self.span.end()
-        if ends:
+        """Removes the probes; calls that run on are in flight, not lost. May be called twice."""
+        detach_together([self])
+
+    def stop(self) -> bool:
+        """Has the programs count nothing from now on; whether they did until now."""
+        stops = self.span.end()
+        if stops:
             self._counts.stop()
             if self.processes.around:
                 self.processes.around.before_detach()
-        self._probes.close()
-        if ends and self.processes.around:
-            self.processes.around.detached()
+        return stops
+
+    @property
+    def probings(self) -> Collection[Probing]:
+        """The links of all probes."""
+        return self._probes.all
 
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""
@@ -464,3 +470,13 @@ class Attachment:
         if not self._beside:
             self.processes.close()
         self.object.close()
+
+
+def detach_together(attachments: Sequence[Attachment]) -> None:
+    """Removes the probes of several that trace the same processes. Nothing counts any more by then, so all links go at once,
+    and share what the kernel waits for."""
+    stopped = [attachment for attachment in attachments if attachment.stop()]
+    close_together([probing for attachment in attachments for probing in attachment.probings])
+    for around in (attachment.processes.around for attachment in stopped):
+        if around:
+            around.detached()

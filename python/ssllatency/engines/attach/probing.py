@@ -70,11 +70,6 @@ class Probing:
         """Whether any call can be seen to begin."""
         return bool(self._entry_links)
 
-    @property
-    def has_links(self) -> bool:
-        """Whether anything is attached that takes time to close."""
-        return self._linker.method is not kernel.Method.PERF and bool(self._entry_links or self.exit_links)
-
     def offset_in(self, file: str) -> int | None:
         """The offset of one of the sites of that file, None where it has none."""
         return self._offsets.get(file)
@@ -128,20 +123,34 @@ class Probing:
         """Detaches what sees calls begin; those that run are still seen to end."""
         close_all(self._entry_links)
 
-    def close_together(self) -> None:
-        """Detaches all at once, where no entry counts any more: the kernel takes the breakpoints out at once, but takes some
-        50 ms over each link, in which exits would be hit for nothing."""
+    def close(self) -> None:
+        """Detaches all at once, for which close_together() has the reasons; may be called twice."""
+        close_together([self])
+
+    def take_all(self) -> list[Closable]:
+        """All links, for the caller to close; each is given once."""
         links = [*self._entry_links, *self.exit_links]
         self._entry_links.clear()
         self.exit_links.clear()
-        close_all(links)
         self._linker.forget()
         self._offsets.clear()
+        return links
+
+    def wait_for_ended(self) -> None:
+        """Waits for the links of processes that had ended, which a thread closes."""
+        if self._closer:
+            self._closer.shutdown()
+            self._closer = None
+
+    @property
+    def by_perf_events(self) -> bool:
+        """Whether the probes are perf events."""
+        return self._linker.method is kernel.Method.PERF
 
     def release(self, pids: Iterable[int]) -> None:
         """Closes the links that processes had of their own which have ended; a thread waits for the kernel. Perf events, which
         take it far longer, stay to the end."""
-        ended = [] if self._linker.method is kernel.Method.PERF else self._linker.take_from(pids)
+        ended = [] if self.by_perf_events else self._linker.take_from(pids)
         self._take_out(ended)
         if ended:
             from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
@@ -161,32 +170,17 @@ class Probing:
         self._entry_links = [link for link in self._entry_links if id(link) not in numbers]
         self.exit_links = [link for link in self.exit_links if id(link) not in numbers]
 
-    def close(self) -> None:
-        """Detaches, entries first; may be called twice. Perf events go later, and until then their programs run on."""
-        if self._linker.method is kernel.Method.PERF:
-            perf.leave_to_the_kernel([*self._entry_links, *self.exit_links])
-            self._entry_links.clear()
-            self.exit_links.clear()
-        close_all(self._entry_links)
-        close_all(self.exit_links)
-        self._linker.forget()
-        self._offsets.clear()
-        if self._closer:
-            self._closer.shutdown()
-            self._closer = None
 
-
-def close_side_by_side(probings: Sequence[Probing]) -> None:
-    """Closes several, the entries of all first: the kernel takes its time over each link."""
-    several = [probing for probing in probings if probing.has_links]
-    if len(several) > 1:
-        from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
-
-        with ThreadPoolExecutor(len(several)) as pool:
-            list(pool.map(Probing.close_entries, several))
-            list(pool.map(Probing.close, several))
+def close_together(probings: Sequence[Probing]) -> None:
+    """Detaches all of several at once, where nothing that they see counts any more, or no call begins to: the kernel takes the
+    breakpoints out at once, but waits some 50 ms over each link, in which exits would be hit for nothing. Perf events go later,
+    and until then their programs run on."""
+    left = [link for probing in probings if probing.by_perf_events for link in probing.take_all()]
+    if left:
+        perf.leave_to_the_kernel(left)
+    close_all([link for probing in probings for link in probing.take_all()])
     for probing in probings:
-        probing.close()
+        probing.wait_for_ended()
 
 
 def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ssllatency import abi
-from ssllatency.engines.attach.probing import Probing, close_side_by_side
+from ssllatency.engines.attach.probing import Probing
 from ssllatency.engines.attach.sites import ImageSites, Sites, joined, sites_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf.loadable import Closable
@@ -126,7 +126,7 @@ class TierProbes:
 
     def close_tier(self, tier: Tier) -> None:
         """Removes those of a tier that is shut."""
-        self._by_tier[tier].close_together()
+        self._by_tier[tier].close()
 
     def release(self, pids: Collection[int]) -> None:
         """Closes the links that processes had of their own which have ended."""
@@ -139,6 +139,7 @@ class TierProbes:
             for file in files:
                 probing.leave(file)
 
-    def close(self) -> None:
-        """Removes all, entries first."""
-        close_side_by_side(list(self._by_tier.values()))
+    @property
+    def all(self) -> Collection[Probing]:
+        """Those of each tier."""
+        return self._by_tier.values()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.attach.attachment import Attachment, detach_together
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshakes import HandshakeSession
@@ -136,5 +136,6 @@ class FullSession:
             self.poll()
             self._functions.finish_windows()
             self._last = self.read(per_interval=self._per_interval)
-        self._handshakes.detach()
-        self._functions.detach()
+        self._handshakes.finish_windows()
+        self._functions.finish_windows()
+        detach_together([self._handshakes.attachment, self.attachment])

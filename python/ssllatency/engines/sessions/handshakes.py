@@ -274,8 +274,12 @@ class HandshakeSession:
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
-        self._windows.finish()
+        self.finish_windows()
         self.attachment.detach()
+
+    def finish_windows(self) -> None:
+        """Ends the account of what was seen in windows; may be called twice."""
+        self._windows.finish()
 
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""

@@ -141,7 +141,7 @@ class TraceSession:
             self._windows.look_soon()
 
     def detach(self) -> None:
-        """Removes the probes, entries first; calls that run on are in flight, not lost."""
+        """Removes the probes; calls that run on are in flight, not lost."""
         self.finish_windows()
         self.attachment.detach()
 

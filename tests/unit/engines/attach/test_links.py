@@ -21,7 +21,7 @@ from ssllatency.engines.attach import links
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.links import Linker
-from ssllatency.engines.attach.probing import STANDARD, Probing
+from ssllatency.engines.attach.probing import STANDARD, Probing, close_together
 from ssllatency.engines.attach.sites import ImageSites
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel
@@ -103,6 +103,31 @@ def test_the_links_of_a_process_that_has_ended_are_taken_once(monkeypatch: pytes
     assert made.take_from([3, 4]) == [link for link in loaded.links if link.pid == 3]
     assert made.take_from([3]) == []
     assert not any(link.closed for link in loaded.links)
+
+
+class Waiting:
+    """A link that closes once all of them are being closed."""
+
+    def __init__(self, together: threading.Barrier) -> None:
+        self._together = together
+
+    def close(self) -> None:
+        self._together.wait(10)
+
+
+def test_all_links_of_a_run_share_what_the_kernel_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries and exits, of all tiers: by then nothing counts."""
+    monkeypatch.setattr("ssllatency.engines.attach.probing.check_code", lambda *_: None)
+    together = threading.Barrier(4)
+    monkeypatch.setattr(kernel, "create_link", lambda *_, **__: Waiting(together))
+    probings = [Probing(Linker(MagicMock(), Method.MULTI, each_process=False), STANDARD) for _ in range(2)]
+    for probing in probings:
+        probing.add([ImageSites(image(1), SITES, SITES, [], [], [])], {})
+    before = threading.active_count()
+    close_together(probings)
+    assert not together.broken
+    assert not any(probing.take_all() for probing in probings)
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("method", [Method.PERF, Method.MULTI])
