@@ -20,9 +20,14 @@ class Memory:
         self._source = headers.source
         loads = [segment for segment in headers.segments if segment.p_type == "PT_LOAD" and segment.p_memsz]
         self._loads = tuple(sorted(loads, key=lambda segment: segment.p_vaddr))
+        self._spans = tuple((segment.p_vaddr, segment.p_vaddr + segment.p_memsz, segment) for segment in self._loads)
 
     def _segment(self, address: int) -> Segment | None:
-        return next((segment for segment in self._loads if 0 <= address - segment.p_vaddr < segment.p_memsz), None)
+        """The segment that has the address: a loop, as planning a file asks tens of thousands of times."""
+        for start, end, segment in self._spans:
+            if start <= address < end:
+                return segment
+        return None
 
     def mapped(self, address: int) -> bool:
         """Whether `address` lies in the image, zero-filled memory included."""
@@ -40,20 +45,27 @@ class Memory:
 
     def file_offset(self, address: int) -> int:
         """The offset in the file of the byte mapped at `address`; ElfError where there is none."""
-        segment = self._segment(address)
-        if segment is None or address - segment.p_vaddr >= segment.p_filesz:
-            raise ElfError(f"{self._source.label} has no bytes at the address {address:#x}.")
-        return segment.p_offset + address - segment.p_vaddr
+        return self._place(address)[0]
 
     def read(self, address: int, size: int) -> bytes:
         """Exactly `size` bytes at `address`; ElfError where they aren't all in one segment of the file."""
-        if size > self.available(address):
+        offset, available = self._place(address)
+        if size > available:
             raise ElfError(f"{self._source.label} has no {size} bytes at the address {address:#x}.")
-        return self._source.read(self.file_offset(address), size)
+        return self._source.read(offset, size)
 
     def read_up_to(self, address: int, size: int) -> bytes:
         """At most `size` bytes at `address`, fewer at the end of the segment; ElfError where `address` has none."""
-        return self._source.read(self.file_offset(address), min(size, self.available(address)))
+        offset, available = self._place(address)
+        return self._source.read(offset, min(size, available))
+
+    def _place(self, address: int) -> tuple[int, int]:
+        """The offset in the file of the byte at `address`, and how many of the file are there from it on; ElfError for none."""
+        segment = self._segment(address)
+        offset = address - segment.p_vaddr if segment else 0
+        if segment is None or offset >= segment.p_filesz:
+            raise ElfError(f"{self._source.label} has no bytes at the address {address:#x}.")
+        return segment.p_offset + offset, segment.p_filesz - offset
 
     def word(self, address: int) -> int:
         """The unsigned 64-bit word at `address`."""
