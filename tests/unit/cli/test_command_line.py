@@ -154,8 +154,19 @@ def test_what_the_probes_are_attached_with_is_all_that_is_brought_in_until_they_
 
 
 def test_hardly_anything_is_brought_in_before_the_fork_server_is_started() -> None:
-    code = "import sys; before = {*sys.modules}; import ssllatency.cli.main; print(*sys.modules.keys() - before)"
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); {code}"]
+    code = f"""
+import sys
+sys.path.insert(0, {str(PACKAGE.parent)!r})
+before = {{*sys.modules}}
+from ssllatency.cli.main import main
+from ssllatency.tracing.planning import fork_server
+def running(wanted):
+    print(*sys.modules.keys() - before)
+    sys.exit()
+fork_server.running = running
+main()
+"""
+    command = [sys.executable, "-I", "-c", code, "trace"]
     brought_in = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert "ssllatency.tracing.planning.fork_server" in brought_in
     assert brought_in.isdisjoint(("argparse", "ctypes", "dataclasses", "json", "pathlib", "re", "typing"))

@@ -68,7 +68,15 @@ main()
 
 
 @pytest.mark.parametrize(
-    "module", ["ssllatency.cli.command_line", "argparse", "ssllatency.cli.live.trace", "ssllatency.targets"]
+    "module",
+    [
+        "ssllatency.output.streams",
+        "ssllatency.tracing.planning.fork_server",
+        "ssllatency.cli.command_line",
+        "argparse",
+        "ssllatency.cli.live.trace",
+        "ssllatency.targets",
+    ],
 )
 def test_ctrl_c_while_the_command_is_brought_in_leaves_no_traceback(module: str) -> None:
     command = [sys.executable, "-I", "-c", INTERRUPTED, module, str(PACKAGE.parent), "trace", "-p", "1"]
