@@ -32,7 +32,7 @@ TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 
 from tests import slow  # noqa: E402
-from tests.kernels.machine import native_architecture, why_not  # noqa: E402
+from tests.kernels.machine import guest_architecture, why_not  # noqa: E402
 from tests.kernels.plans import plans  # noqa: E402
 
 TIERS = ("unit", "deploy", "fuzz", "bpf", "live", "kernels")
@@ -67,10 +67,10 @@ def obstacle() -> str:
 
 def no_guests() -> str:
     """Why no other kernel can be booted here; "" when one can."""
-    chosen = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), native_architecture())
+    chosen = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), guest_architecture())
     if not any(plan.kernel.release for plan in chosen):
         return "its kernels haven't been fetched (tools/for-tests/setup-kernels)"
-    return why_not(native_architecture())
+    return why_not(guest_architecture())
 
 
 def no_fuzzer() -> str:

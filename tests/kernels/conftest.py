@@ -13,10 +13,10 @@ import pytest
 from tests.kernels import guests
 from tests.kernels.guests import Ended
 from tests.kernels.images import make_checkout
-from tests.kernels.machine import FOLDER, native_architecture, why_not
+from tests.kernels.machine import FOLDER, guest_architecture, why_not
 from tests.kernels.plans import Plan, plans
 
-ARCHITECTURE = os.environ.get("SSLLATENCY_GUEST", native_architecture())
+ARCHITECTURE = guest_architecture()
 CHOSEN = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), ARCHITECTURE, os.environ.get("SSLLATENCY_CHECKS", ""))
 
 

@@ -44,6 +44,11 @@ def native_architecture() -> str:
     return _OF_UNAME.get(os.uname().machine, os.uname().machine)
 
 
+def guest_architecture() -> str:
+    """Debian's name of the guests' architecture: this machine's own where SSLLATENCY_GUEST names no other."""
+    return os.environ.get("SSLLATENCY_GUEST", native_architecture())
+
+
 @dataclass(frozen=True)
 class Installed:
     """A kernel that the set-up has made ready."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import run, slow
+from tests.kernels import machine
 
 TIERS = ["unit", "bpf", "live"]
 
@@ -200,3 +201,14 @@ def test_each_that_is_left_out_is_there() -> None:
     for test in slow.listed():
         file, name = test.split("::")
         assert f"def {name}(" in (run.TOP / file).read_text(), test
+
+
+def test_guests_of_another_architecture_need_kernels_of_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "FOLDER", tmp_path)
+    monkeypatch.setattr(run, "why_not", lambda architecture: f"asked for {architecture}")
+    run.os.environ.update(SSLLATENCY_GUEST="arm64", SSLLATENCY_KERNELS="6.12")
+    assert "haven't been fetched" in run.no_guests()
+    kernel = tmp_path / "arm64" / "6.12" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text('{"release": "6.12.0-arm64"}')
+    assert run.no_guests() == "asked for arm64"
