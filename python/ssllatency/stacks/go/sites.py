@@ -17,13 +17,15 @@ functions and on aarch64. All of them see the stack pointer and the arguments th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import BASELINE, ENDS, Cost, Emulation, Flow, Instruction
 
-MAX_EXITS = 256
+MAX_EXITS, MAX_CALLS = 256, 64
 _LONGEST_HEAD, _LONGEST_BLOCK = 16, 64  # instructions up to the site; of the block that grows the stack
 # The branches of the check. That of large frames has another one before, for a stack pointer that would wrap around.
 _CHECKS, _WRAPS = ("jbe", "b.ls"), ("jb", "b.lo", "b.cc")
@@ -178,7 +180,7 @@ def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tu
             sites.append(InnerCall(address, branch.address))
     if not sites:
         raise Unplannable(f"it doesn't call the function at {callee:#x}")
-    return tuple(sites)
+    return _bounded(sites)
 
 
 def _branch_behind(graph: Graph, call: Instruction) -> Instruction | None:
@@ -204,34 +206,45 @@ def closure_sites(
     the register has the closure, and that call comes next. `copies`: targets of calls that only copy what is passed.
     Unplannable with the reason where there are none."""
     sites = []
-    for address, call in sorted(graph.nodes.items()):
+    instructions = sorted(graph.nodes.values(), key=attrgetter("address"))
+    for call in instructions:
         if call.flow is not Flow.INDIRECT_CALL:
             continue
-        load, behind = _load_of_code(graph, call, copies), _behind(graph, call, emulation)
-        if load is None or behind is None or _is_of_another_field(graph, load, fields):
+        load = _load_of_code(graph, call, _before(instructions, call.address), copies)
+        behind = _behind(graph, call, emulation)
+        if load is None or behind is None or _is_of_another_field(graph, _before(instructions, load.address), fields):
             continue
         site = call if call.cost(emulation) is Cost.EMULATED else load
-        depths = {graph.delta(site.address), graph.delta(address), graph.delta(behind.address)}
+        depths = {graph.delta(place.address) for place in (site, call, behind)}
         if site.cost(emulation) is not None and len(depths) == 1:
             sites.append(InnerCall(site.address, behind.address))
     if not sites:
         raise Unplannable("no call of a closure is seen in it")
+    return _bounded(sites)
+
+
+def _bounded(sites: Sequence[InnerCall]) -> tuple[InnerCall, ...]:
+    if len(sites) > MAX_CALLS:
+        raise Unplannable(f"it has more than {MAX_CALLS} calls that would need a probe")
     return tuple(sites)
 
 
-def _before(graph: Graph, address: int) -> list[Instruction]:
-    """The instructions before this one, the nearest first."""
-    return [graph.nodes[at] for at in sorted((at for at in graph.nodes if at < address), reverse=True)[:_LONGEST_BLOCK]]
+def _before(instructions: Sequence[Instruction], address: int) -> list[Instruction]:
+    """Those before this address, the nearest first."""
+    end = bisect_left(instructions, address, key=attrgetter("address"))
+    return list(instructions[max(0, end - _LONGEST_BLOCK) : end])[::-1]
 
 
-def _load_of_code(graph: Graph, call: Instruction, copies: Collection[int]) -> Instruction | None:
+def _load_of_code(
+    graph: Graph, call: Instruction, before: Sequence[Instruction], copies: Collection[int]
+) -> Instruction | None:
     """The load of the code that is called from the closure: all ways from there lead to the call, and no other does."""
     mnemonic, _, register = call.text.partition(" ")
     closure, loads = _CLOSURE[graph.stack_pointer], _LOADS[graph.stack_pointer]
     if mnemonic != _CALLS[graph.stack_pointer]:
         return None
     between = {call.address}
-    for instruction in _before(graph, call.address):
+    for instruction in before:
         loaded = loads.fullmatch(instruction.text)
         if loaded and loaded[1] == register != closure:
             return instruction if _is_one_way(graph, instruction, between) else None
@@ -252,11 +265,11 @@ def _is_one_way(graph: Graph, start: Instruction, between: Collection[int]) -> b
     return enclosed and all(branch.target in between for branch in branches)
 
 
-def _is_of_another_field(graph: Graph, load: Instruction, fields: Collection[int]) -> bool:
+def _is_of_another_field(graph: Graph, before: Sequence[Instruction], fields: Collection[int]) -> bool:
     """Whether the closure comes from elsewhere, as the instruction before says that sets its register. Some come from the
     stack, or as an argument."""
     closure = _CLOSURE[graph.stack_pointer]
-    for instruction in _before(graph, load.address):
+    for instruction in before:
         if instruction.flow in ENDS:
             return False
         if closure in instruction.writes:

@@ -15,7 +15,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.go.plan import FunctionPlan, plan, plan_functions
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import InnerCall
+from ssllatency.stacks.go.sites import MAX_CALLS, InnerCall
 from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
 
 PUSH, POP = b"\x55", b"\x5d"
@@ -220,6 +220,22 @@ def test_a_closure_of_another_field_is_no_callback() -> None:
     assert planned(checked("f", X86, other), X86, Shape.CLOSURES).calls == ()
     passed = [bytes.fromhex(part) for part in ("488b542420", "488b0a", "ffd1")]  # mov 0x20(%rsp),%rdx
     assert len(planned(checked("f", X86, passed), X86, Shape.CLOSURES).calls) == 1
+
+
+@pytest.mark.parametrize("shape", [Shape.CALL, Shape.CLOSURES])
+def test_a_function_with_more_calls_than_any_is_refused(shape: Shape) -> None:
+    """Each would be a probe."""
+    field, load, argument, call = CLOSURE[X86]
+    wait = [To(CALL, "other", 4), TEST, bytes.fromhex("7400")]  # je to the next instruction
+    body: list[Part] = [field, load, argument, call] if shape is Shape.CLOSURES else wait
+
+    def calls(number: int) -> FunctionPlan:
+        code = Code("f", [PUSH, *(body * number), POP, RET[X86]], [(1, 0)])
+        return planned(code, X86, shape, callee="other")
+
+    assert len(calls(MAX_CALLS).calls) == MAX_CALLS
+    refused = calls(MAX_CALLS + 1)
+    assert (refused.calls, refused.obstacle) == ((), f"it has more than {MAX_CALLS} calls that would need a probe")
 
 
 def test_only_the_entry_of_a_function_that_may_not_return() -> None:
