@@ -50,13 +50,13 @@ class GoProgram:
 
     @property
     def keeps_group(self) -> bool:
-        """Whether a connection keeps the group that it has agreed on: since Go 1.24."""
-        return self._minor >= 24
+        """Whether a connection keeps the group that it has agreed on: since Go 1.23."""
+        return self._minor >= 23
 
     @property
     def has_any_signer(self) -> bool:
-        """Whether crypto/tls signs by one function whatever the key is: since Go 1.25."""
-        return self._minor >= 25
+        """Whether crypto/tls signs by one function whatever the key is: since Go 1.26."""
+        return self._minor >= 26
 
     @property
     def _minor(self) -> int:

@@ -279,7 +279,7 @@ ROWS = (
             ),
             "labels": _by(
                 f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
-                but="the group is known since Go 1.24 only",
+                but="the group is known since Go 1.23 only",
             ),
             "certificates": _NO_CERTIFICATES,
             "reasons": _by(f"{_GO_HANDSHAKES}::test_failures_have_their_reasons"),

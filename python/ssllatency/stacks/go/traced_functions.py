@@ -98,11 +98,12 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction(f"{TLS}.(*Conn).Read", Purpose.READ, always=True),
     TracedFunction(f"{TLS}.(*Conn).Write", Purpose.WRITE, always=True),
     TracedFunction(f"{TLS}.(*Conn).Close", Purpose.CLOSE, always=True),
-    # Private keys: all signers at once since Go 1.25, also those outside of the standard library.
+    # Private keys: all signers at once since Go 1.26, also those outside of the standard library; Go 1.25 has the function, but
+    # its handshakes don't call it.
     *_all(Purpose.PRIVATE_KEY, "crypto/rsa.(*PrivateKey).Sign", "crypto/rsa.(*PrivateKey).Decrypt"),
     *_all(Purpose.PRIVATE_KEY, "crypto/ecdsa.(*PrivateKey).Sign", "crypto/ed25519.PrivateKey.Sign"),
     *_all(Purpose.PRIVATE_KEY, "crypto/mldsa.(*PrivateKey).Sign", since=27),
-    *_all(Purpose.PRIVATE_KEY, "crypto.SignMessage", since=25),
+    *_all(Purpose.PRIVATE_KEY, "crypto.SignMessage", since=26),
     # Key exchange: of TLS 1.3.
     *_all(Purpose.KEY_EXCHANGE, f"{TLS}.generateECDHEParameters", until=19),
     *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*x25519Parameters).SharedKey", f"{TLS}.(*nistParameters).SharedKey", until=19),

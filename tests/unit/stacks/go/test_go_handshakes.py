@@ -8,6 +8,8 @@ import re
 from dataclasses import replace
 
 import pytest
+from tests.fixtures.go_program import GoProgram
+from tests.fixtures.go_samples import checked
 from tests.fixtures.go_samples import program as made
 from tests.unit.stacks.go.test_real import NEEDED, OTHERS, minor_of, program
 
@@ -27,14 +29,19 @@ from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, label_paths, runtime_fields, sent_alert
 from ssllatency.stacks.go.handshake.names import names, text_hash
 from ssllatency.stacks.go.handshake.texts import TEXTS
+from ssllatency.stacks.go.traced_functions import NEWEST
 from ssllatency.stacks.phases import Phase, Transport
 
 FILE_SIZE = 1 << 30
 # Fields of a connection: they move in nearly every version.
 PATHS = {
     18: {"version": 64, "resumed": 88, "cipher": 90, "peer_certificate": 152, "server_name": 192, "alpn": 328},
+    20: {"version": 64, "resumed": 88, "cipher": 90, "peer_certificate": 152, "server_name": 216, "alpn": 352},
     21: {"version": 72, "resumed": 97, "cipher": 98, "peer_certificate": 160, "server_name": 224, "alpn": 360},
+    22: {"version": 72, "resumed": 97, "cipher": 98, "peer_certificate": 160, "server_name": 224, "alpn": 360},
+    23: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 160, "server_name": 224, "alpn": 368},
     24: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 160, "server_name": 224, "alpn": 368},
+    25: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 168, "server_name": 208, "alpn": 352},
     26: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 168, "server_name": 208, "alpn": 352},
     27: {"version": 72, "cipher": 100, "group": 102, "peer_certificate": 168, "server_name": 232, "alpn": 376},
 }
@@ -52,7 +59,7 @@ def test_labels_are_read_where_the_types_say(name: str) -> None:
     assert paths["descriptor"] == FieldPath((8, 0, 16), 8)
     assert (paths["version"].size, paths["cipher"].size, paths["resumed"].size) == (2, 2, 1)
     assert paths["server_name_length"].offsets == (paths["server_name"].offsets[0] + 8,)
-    assert ("group" in paths) == (minor_of(name) >= 24)
+    assert ("group" in paths) == (minor_of(name) >= 23)
 
 
 def test_all_types_that_tell_errors_and_sockets_are_known(name: str) -> None:
@@ -124,6 +131,27 @@ def test_what_a_program_does_not_have_is_absent() -> None:
     plan = plan_handshake(Image("made", ElfSource.of(made().data(), "/srv/app"), ()))
     assert plan.calls == ()
     assert plan.labels.keys().isdisjoint({"descriptor", "polled", "verify_mode", "alpn"})
+
+
+def unseen(program: GoProgram) -> dict[str, str]:
+    """The reasons why parts of its handshakes aren't seen."""
+    plan = plan_handshake(Image("made", ElfSource.of(program.data(), "/srv/app"), ()))
+    return {part.what: part.reason for part in plan.missing}
+
+
+def test_of_a_newer_go_it_is_said_that_its_functions_are_not_known() -> None:
+    """A function that has another name there takes its time in *rest*."""
+    newer = replace(made(27), version=f"go1.{NEWEST + 1}rc1")
+    assert unseen(newer).keys() - unseen(made(27)).keys() == {"functions with new names"}
+    assert unseen(newer)["functions with new names"].endswith(f"this is 1.{NEWEST + 1}: what they take is part of rest")
+
+
+def test_a_phase_that_is_inlined_is_said_not_to_be_seen() -> None:
+    phase = "crypto/rsa.(*PrivateKey).Sign"
+    hosts = [checked(name, "x86-64", inlined=(phase,)) for name in ("a", "b", "c", "d")]
+    program = replace(made(), functions=[*made().functions, *hosts])
+    assert unseen(program)[phase] == "it is inlined into a, b, c, others, where it can't be seen"
+    assert phase not in unseen(made())
 
 
 def why(error: int, *, end: abi.End = abi.End.ERROR, sent: int | None = None, types: dict[int, str] | None = None) -> Cause:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ssllatency.stacks.base import PhaseSites
 from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
-from ssllatency.stacks.go.traced_functions import Purpose, TracedFunction, functions_of
+from ssllatency.stacks.go.traced_functions import NEWEST, OLDEST, Purpose, TracedFunction, functions_of
 from ssllatency.stacks.phases import MissingPart, Phase, Transport
 
 # A wait says by itself whether it is one for the peer's bytes or for its window.
@@ -22,6 +22,7 @@ _PARTS: dict[Purpose, Phase | Transport] = {
     Purpose.WAIT: Transport.WAIT_PEER,
     Purpose.CALLBACK: Phase.CALLBACKS,
 }
+_NAMED_HOSTS = 3  # functions into which one is inlined, in a sentence
 _DECRYPTS = "crypto/rsa.(*PrivateKey).Decrypt"
 
 
@@ -41,12 +42,22 @@ class Phases:
             if part is None:
                 continue
             planned = self.planner.plan(traced)
-            if planned.obstacle and planned.address:
-                missing.append(MissingPart(traced.name, planned.obstacle))
+            missing += _unseen(planned)
             sites += _sites(part, traced, planned)
         if not any(site.phase is Transport.WAIT_PEER for site in sites):
             missing.append(MissingPart(Transport.WAIT_PEER, "the file doesn't have what goroutines wait for sockets in"))
+        if self.minor is not None and self.minor > NEWEST:
+            known = f"those of Go 1.{OLDEST} to 1.{NEWEST} are known, and this is 1.{self.minor}"
+            missing.append(MissingPart("functions with new names", f"{known}: what they take is part of rest"))
         return sites, missing
+
+
+def _unseen(planned: FunctionPlan) -> Iterator[MissingPart]:
+    if planned.obstacle and planned.address:
+        yield MissingPart(planned.traced.name, planned.obstacle)
+    if planned.inlined_into:
+        hosts = [*planned.inlined_into[:_NAMED_HOSTS], *(["others"] if planned.inlined_into[_NAMED_HOSTS:] else [])]
+        yield MissingPart(planned.traced.name, f"it is inlined into {', '.join(hosts)}, where it can't be seen")
 
 
 def _sites(part: Phase | Transport, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
