@@ -141,7 +141,8 @@ static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_library
 {
 	__u64 type = 0, number = 0;
 
-	if (!may_be_socket(ssl, library))
+	ssl = transport_of(ssl, library);
+	if (!ssl)
 		return false;
 	if (read_place(ssl, library, SSLL_PLACE_OF_DESCRIPTOR, &number)) {
 		*descriptor = number;

@@ -25,7 +25,8 @@ enum {
 	GO_EOF_SIZE = 3,
 	GO_UNEXPECTED_EOF_SIZE = 14, /* of io.ErrUnexpectedEOF */
 	GO_EOF = 'E' | 'O' << 8 | 'F' << 16,
-	GO_HELD_ERROR = 64, /* in net.OpError */
+	GO_HELD_ERROR = 64,    /* in net.OpError */
+	GO_INTERFACE_DATA = 8, /* in an interface, behind its itab */
 	GO_ITAB_TYPE = 8,
 	GO_TYPE_HASH = 16, /* the same wherever the program is loaded; itabs that are made at run time have no copy of it */
 };
@@ -86,17 +87,39 @@ static __always_inline bool is_go_type(__u32 hash, const struct ssll_library *li
 	return hash && hash == library->types[type];
 }
 
-/* Whether the connection reads from one of Go's own sockets, and not from what another package has put around it. Not inlined:
- * its callers have no stack to spare. Nor static: verified once, whatever calls it. */
-__noinline bool is_go_socket(__u64 connection, const struct ssll_library *library)
+/* Whether there is an interface at this address that holds one of Go's own sockets. */
+static __always_inline bool holds_go_socket(__u64 interface, const struct ssll_library *library)
 {
 	__u64 itab = 0;
 	__u32 hash;
 
-	if (!library || bpf_probe_read_user(&itab, sizeof(itab), (void *)connection)) /* Conn.conn comes first */
+	if (bpf_probe_read_user(&itab, sizeof(itab), (void *)interface))
 		return false;
 	hash = go_type_hash(itab);
 	return is_go_type(hash, library, SSLL_GO_TYPE_TCP) || is_go_type(hash, library, SSLL_GO_TYPE_LOCAL);
+}
+
+enum {
+	GO_WRAPPERS = 2, /* around a socket, at most */
+};
+
+/*
+ * The address of the interface that holds the socket which the connection reads from: that of the connection itself, whose conn
+ * comes first, or that of what another package has put around the socket, where it comes first as well, as an embedded
+ * net.Conn does. 0 for none. Not inlined: its callers have no stack to spare. Nor static: verified once, whatever calls it.
+ */
+__noinline __u64 go_socket_of(__u64 connection, const struct ssll_library *library)
+{
+	if (!library)
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i <= GO_WRAPPERS; i++) {
+		if (holds_go_socket(connection, library))
+			return connection;
+		if (bpf_probe_read_user(&connection, sizeof(connection), (void *)(connection + GO_INTERFACE_DATA)))
+			return 0;
+	}
+	return 0;
 }
 
 /* Whether the connection is a server's, by its isClient; false where that can't be read. */

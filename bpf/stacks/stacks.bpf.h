@@ -108,10 +108,10 @@ static __always_inline bool keeps_name_in_one_place(const struct ssll_library *l
 	return library->stack == SSLL_STACK_BORINGSSL;
 }
 
-/* Whether what a connection reads from and writes to may be a socket, as far as its type tells. */
-static __always_inline bool may_be_socket(__u64 ssl, const struct ssll_library *library)
+/* Where the path to a connection's descriptor begins; 0 where what it reads from is no socket, as far as its type tells. */
+static __always_inline __u64 transport_of(__u64 ssl, const struct ssll_library *library)
 {
-	return library->stack != SSLL_STACK_GO || is_go_socket(ssl, library);
+	return library->stack == SSLL_STACK_GO ? go_socket_of(ssl, library) : ssl;
 }
 
 /*

@@ -4,7 +4,8 @@
 // or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted;
 // or callbacks, for connections with all callbacks of crypto/tls; or busy, for a server that has so many other goroutines at
 // work as the second argument says, and signs for so long as the third says; or littering, for the same with goroutines that make
-// garbage; or restarts, for a server that starts itself anew.
+// garbage; or restarts, for a server that starts itself anew; or a transport of transports.go, for handshakes over that, whose clients
+// are late; or silent, for as many handshakes that never end as the second argument says.
 package main
 
 import (
@@ -83,6 +84,15 @@ func run(words []string) {
 	}
 	if words[0] == "restarts" {
 		serveAnew()
+		return
+	}
+	if connect := pairs(words[0]); connect != nil {
+		shakeOver(connect)
+		return
+	}
+	if words[0] == "silent" {
+		number, _ := strconv.Atoi(words[1])
+		shakeForEver(number)
 		return
 	}
 	if connections, err := strconv.Atoi(words[0]); err == nil {

@@ -106,6 +106,14 @@ static __always_inline void end_in_call(
 	handshake->since_ns = now;
 }
 
+/* Whether the goroutine itself was seen to wait for a socket. */
+static __always_inline bool has_waited(const struct ssll_handshake *handshake)
+{
+	return handshake->parts[SSLL_PART_WAIT_PEER] || handshake->parts[SSLL_PART_QUEUE_SERVER] ||
+	       handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] || handshake->parts[SSLL_PART_WAIT_WINDOW] ||
+	       handshake->parts[SSLL_PART_WAIT_UNKNOWN];
+}
+
 /* The call that makes a handshake has returned an error, or none. Returns how the handshake has ended, as handshake_end's word.
  */
 __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connection, __u64 itab, __u64 error)
@@ -116,7 +124,7 @@ __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connec
 	if (!handshake || !library)
 		return 0;
 	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
-	if (!is_go_socket(connection, library) && !handshake->parts[SSLL_PART_WAIT_UNKNOWN])
+	if (go_socket_of(connection, library) != connection && !has_waited(handshake))
 		handshake->flags |= SSLL_FLAG_SLEPT;
 	read_go_server(connection, library, &how.server);
 	if (itab) {
@@ -158,9 +166,9 @@ enum {
 /* The part that a wait of the goroutine counts in: none where it waits for something else than the connection's socket. */
 static __always_inline __u8 part_of_go_wait(const struct pt_regs *ctx, __u64 connection, const struct ssll_library *library)
 {
-	__u64 polled = 0;
+	__u64 polled = 0, socket = go_socket_of(connection, library);
 
-	if (!is_go_socket(connection, library) || !read_place(connection, library, SSLL_PLACE_OF_POLLED, &polled))
+	if (!socket || !read_place(socket, library, SSLL_PLACE_OF_POLLED, &polled))
 		return SSLL_PART_WAIT_UNKNOWN;
 	if (polled != REGISTER(ctx, GO_FIRST_ARGUMENT))
 		return 0;

@@ -72,7 +72,7 @@ _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
 _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
-_GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known"
+_GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known, unless these embed a socket"
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _BY_HAND = (
     "of 3.2 to 3.5, and inside another library, functions, fields and probes were compared with those of symbols, by hand"
@@ -275,6 +275,7 @@ ROWS = (
             ),
             "waits": _by(
                 f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
+                "live/go/test_go_transports.py::test_over_a_socket_it_waits_for_its_peer",
                 but=_GO_TRANSPORT,
             ),
             "labels": _by(

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	transported = 20
+	lateness    = 20 * time.Millisecond
+)
+
+// A connection of another package's, as those of a proxy protocol or of a listener that limits their number.
+type wrapped struct{ net.Conn }
+
+// The same, but that the socket doesn't come first.
+type hidden struct {
+	number int
+	net.Conn
+}
+
+// A goroutine of its own reads the socket.
+type pumped struct {
+	net.Conn
+	pipe *io.PipeReader
+}
+
+func (p pumped) Read(data []byte) (int, error) {
+	return p.pipe.Read(data)
+}
+
+func pump(conn net.Conn) net.Conn {
+	reader, writer := io.Pipe()
+	go io.Copy(writer, conn)
+	return pumped{conn, reader}
+}
+
+// Takes its time before each write but the first: the server waits for what it writes.
+type lateWriter struct {
+	net.Conn
+	has bool
+}
+
+func (l *lateWriter) Write(data []byte) (int, error) {
+	if l.has {
+		time.Sleep(lateness)
+	}
+	l.has = true
+	return l.Conn.Write(data)
+}
+
+// Both ends of a connection.
+type pair func() (server, client net.Conn)
+
+func dialled(network, address string) pair {
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		panic(err)
+	}
+	return func() (net.Conn, net.Conn) {
+		client, err := net.Dial(network, listener.Addr().String())
+		if err != nil {
+			panic(err)
+		}
+		server, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		return server, client
+	}
+}
+
+func pairs(transport string) pair {
+	switch transport {
+	case "tcp":
+		return dialled("tcp", "127.0.0.1:0")
+	case "unix":
+		return dialled("unix", fmt.Sprintf("@ssllatency-test-%d", os.Getpid()))
+	case "pipe":
+		return net.Pipe
+	}
+	wraps := map[string]func(net.Conn) net.Conn{
+		"wrapped":       func(conn net.Conn) net.Conn { return wrapped{conn} },
+		"wrapped-twice": func(conn net.Conn) net.Conn { return &wrapped{wrapped{conn}} },
+		"hidden":        func(conn net.Conn) net.Conn { return &hidden{1, conn} },
+		"pumped":        pump,
+	}
+	wrap := wraps[transport]
+	if wrap == nil {
+		return nil
+	}
+	connect := dialled("tcp", "127.0.0.1:0")
+	return func() (net.Conn, net.Conn) {
+		server, client := connect()
+		return wrap(server), client
+	}
+}
+
+// Shakes hands so many times over this transport once a byte can be read, and prints how long the clients were late.
+func shakeOver(connect pair) {
+	config := &tls.Config{Certificates: []tls.Certificate{certificate("ecdsa")}, SessionTicketsDisabled: true}
+	fmt.Println("ready")
+	io.ReadFull(os.Stdin, make([]byte, 1))
+	for i := 0; i < transported; i++ {
+		server, client := connect()
+		var both sync.WaitGroup
+		both.Add(2)
+		shake := func(conn *tls.Conn) {
+			defer both.Done()
+			if err := conn.Handshake(); err != nil {
+				panic(err)
+			}
+		}
+		go shake(tls.Server(server, config))
+		go shake(tls.Client(&lateWriter{Conn: client}, &tls.Config{InsecureSkipVerify: true}))
+		both.Wait()
+		server.Close()
+		client.Close()
+	}
+	json.NewEncoder(os.Stdout).Encode(map[string]int64{"late_ns": transported * int64(lateness)})
+}
+
+// A connection that nothing ever comes from.
+type silent struct {
+	net.Conn
+	reading *sync.WaitGroup
+}
+
+func (s silent) Read([]byte) (int, error) {
+	s.reading.Done()
+	select {}
+}
+
+// Has so many goroutines begin a handshake each that never ends, once a byte can be read, until its input ends.
+func shakeForEver(number int) {
+	config := &tls.Config{Certificates: []tls.Certificate{certificate("ecdsa")}}
+	fmt.Println("ready")
+	io.ReadFull(os.Stdin, make([]byte, 1))
+	var reading sync.WaitGroup
+	reading.Add(number)
+	for i := 0; i < number; i++ {
+		go tls.Server(silent{reading: &reading}, config).Handshake()
+	}
+	reading.Wait()
+	fmt.Println("all")
+	io.Copy(io.Discard, os.Stdin)
+}
