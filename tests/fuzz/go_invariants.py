@@ -3,7 +3,8 @@
 
 - functions follow one another within the file's code;
 - a struct's fields lie within it, and an itab holds the type that it is kept by;
-- of a planned function each site lies within it, and an instruction begins there.
+- of a planned function each site lies within it, and an instruction begins there;
+- the whole plan, of calls and of handshakes, comes back from its JSON values as it was, and numbers for the kernel side fit it.
 
 No other exception may leave the reader. That it takes no more than some time and memory is the runner's to see to.
 """
@@ -13,14 +14,18 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import islice, pairwise
 
+from ssllatency.abi import GoField, GoType
 from ssllatency.code.boundaries import boundaries
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.stacks.go.handshake.connection import known_types, label_paths
 from ssllatency.stacks.go.plan import FunctionPlan, plan
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.run_time_types import Types
+from ssllatency.stacks.go.stack import Go
+from ssllatency.stacks.implementations import tls_inside
+from ssllatency.stacks.registry import stack_of
 from tests.fixtures import go_samples
-from tests.fuzz.invariants import image_of
+from tests.fuzz.invariants import check_names, image_of, kept_handshake_plan, kept_plan
 
 _MOST = 64
 
@@ -47,6 +52,24 @@ def check_program(data: bytes) -> None:
     with suppress(ElfError):
         for found in plan(program):
             _check_plan(image, found)
+    with suppress(ElfError):
+        _check_stack(image)
+    for keep in (kept_plan, kept_handshake_plan):
+        with suppress(ElfError):
+            if stack_of(image).name == Go.name:
+                keep(image, data)
+    check_names(data)
+
+
+def _check_stack(image: Image) -> None:
+    """Of what the program is asked for beside its functions: each answer has a place on the kernel side."""
+    stack = Go()
+    tls_inside(image)
+    assert "\n" not in stack.obstacle(image)
+    assert stack.recognises(image) <= stack.is_inside(image)
+    assert len(stack.known_types(image)) in (0, GoType.GO_TYPES)
+    assert len(stack.runtime_fields(image)) in (0, GoField.GO_FIELDS)
+    assert stack.connection(image).keys() <= {"client", "sent", "deadline"}
 
 
 def _check_functions(program: Program) -> None:

@@ -30,7 +30,7 @@ from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.cache.parts import FACTS
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import CodeRange, Covered, FilePlan, Probe
+from ssllatency.probes.plan import CodeRange, Covered, FilePlan, HandshakeSites, Probe
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.unnamed import found_in
 from ssllatency.stacks.openssl.unnamed.found import found_in as openssl_found_in
@@ -78,14 +78,27 @@ def _check_bytes(image: Image, data: bytes, address: int) -> None:
         assert code
 
 
+def kept_plan(image: Image, data: bytes) -> FilePlan:
+    """The plan of an image of a file with this content, which comes back from its JSON values. ElfError where there is none."""
+    plan = plan_image(image)
+    assert codec.from_values(_through_json(codec.to_values(plan)), file_size=len(data)) == plan
+    return plan
+
+
+def kept_handshake_plan(image: Image, data: bytes) -> HandshakeSites:
+    """The same of the sites of handshakes."""
+    plan = plan_handshake(image)
+    assert codec.handshake_from_values(_through_json(codec.handshake_values(plan)), file_size=len(data)) == plan
+    return plan
+
+
 def check_plan(data: bytes) -> None:
     """Of the plan of a file with this content."""
     try:
         image = image_of(data)
-        plan = plan_image(image)
+        plan = kept_plan(image, data)
     except ElfError:
         return
-    assert codec.from_values(_through_json(codec.to_values(plan)), file_size=len(data)) == plan
     check_sites(image, data, plan.code, _probes(plan), _own_functions(image, plan))
 
 
@@ -93,10 +106,9 @@ def check_handshake_plan(data: bytes) -> None:
     """Of the sites of handshakes in a file with this content."""
     try:
         image = image_of(data)
-        plan = plan_handshake(image)
+        plan = kept_handshake_plan(image, data)
     except ElfError:
         return
-    assert codec.handshake_from_values(_through_json(codec.handshake_values(plan)), file_size=len(data)) == plan
     check_sites(image, data, plan.code, list(plan.probes()), [])
 
 

@@ -98,7 +98,7 @@ _BINARIES = {
     "certificate": Target(
         partial(_of, certificate_invariants.check_certificate, certificate_invariants.certificates), 8_000, 1 << 12
     ),
-    "go": Target(partial(_of, go_invariants.check_program, go_invariants.programs), 1_000),
+    "go": Target(partial(_of, go_invariants.check_program, go_invariants.programs), 500),
 }
 _TEXTS = {
     "kept": Target(lambda folder: (invariants.check_kept, seeds.kept(folder)), 30_000, programs=seeds.TOOLS),
