@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from ssllatency.reports.diagnosis.numbers import FEWEST
 from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow_to_shake_hands
 from tests.live.commands.handshakes import MEANWHILE, Shakes
@@ -67,10 +68,21 @@ def test_goroutines_that_wait_for_others_are_in_the_servers_queue(name: str, wor
 
 def test_a_quota_that_holds_a_go_program_is_told() -> None:
     with server(NEEDED[-1], working=1) as (pid, port), quota(pid, 0.1), Shakes(pid) as shakes:
-        felt = [felt_ns(port) for _ in range(TIMES // 8)]
+        felt = [felt_ns(port) for _ in range(FEWEST)]
     parts = sums(shakes)
     assert parts["queue_throttled"] > 0.5 * parts["queue"]
+    assert said(shakes)[0].rule.name == "cpu_quota"
     assert parts["wait_hello"] + parts["client_wait"] == pytest.approx(sum(felt), rel=0.05)
+    assert not any(shakes.document["losses"].values())
+
+
+def test_a_quota_that_is_not_reached_is_not_told() -> None:
+    with server(NEEDED[-1]) as (pid, port), quota(pid, 0.9), Shakes(pid) as shakes:
+        for _ in range(TIMES):
+            felt_ns(port)
+    assert {single["ending"] for single in shakes.singles} == {"success"}
+    assert "queue_throttled" not in sums(shakes)
+    assert not {"cpu_quota", "other_goroutines"} & {diagnosis.rule.name for diagnosis in said(shakes)}
     assert not any(shakes.document["losses"].values())
 
 
