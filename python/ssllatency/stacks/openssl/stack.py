@@ -151,11 +151,13 @@ class OpenSsl(Stack):
         return MethodTails(image)
 
     def bio(self, image: Image) -> dict[str, int | None]:
-        """The offsets that libcrypto's accessors and templates show."""
+        """The offsets that libcrypto's accessors and templates show, and those that else is known of where they have no names."""
         from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
         from ssllatency.stacks.openssl.certificates import certificate_offsets
+        from ssllatency.stacks.openssl.unnamed.found import known_of
 
-        return {"bio_flags": bio_flags_offset(image), **bio_offsets(image), **certificate_offsets(image)}
+        shown = {"bio_flags": bio_flags_offset(image), **bio_offsets(image), **certificate_offsets(image)}
+        return {**known_of(image).bio, **shown}
 
     def connection(self, image: Image) -> dict[str, int]:
         """The offsets that its accessors show, and those that else is known of where they have no names."""

@@ -50,6 +50,8 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
         plan = plan_image(image)
         assert (plan.stack, {operation.found for operation in plan.operations}) == ("openssl", {"errors raised"})
         assert plan.offsets.rbio is not None
+        of_bio = (plan.offsets.bio_method, plan.offsets.bio_descriptor)
+        assert of_bio == tuple(image.constant(symbols["of_bio"].address + 8 * number, 8) for number in range(2))
         at = {name: image.constant(symbols["labelled"].address + 8 * number, 8) for number, name in enumerate(LABELS)}
         labels = {name: path.offsets for name, path in stack_of(image).labels(image).items()}
         assert labels["resumed"] == (at["hit"],)
@@ -61,6 +63,12 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
         assert labels["server_name"] == (at["host_name"],)
         assert (labels["alpn"], labels["alpn_length"]) == ((at["alpn"],), (at["alpn_length"],))
         assert (labels["group_tls13"], labels["group_session"]) == ((at["group_id"],), (at["session"], at["group"]))
+
+
+def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
+    image, _ = made(tmp_path, "-DTWO_SOCKETS")
+    offsets = plan_image(image).offsets
+    assert (offsets.bio_method, offsets.bio_descriptor) == (None, None)
 
 
 def test_accessors_are_never_probed(tmp_path: Path) -> None:

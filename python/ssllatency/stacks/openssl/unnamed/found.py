@@ -12,18 +12,20 @@ from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, NAMES, UnnamedOpenSslFunctions
 from ssllatency.stacks.openssl.unnamed.labels import UnnamedLabels
+from ssllatency.stacks.openssl.unnamed.sockets import socket_offsets
 
 
 @dataclass(frozen=True)
 class FoundOpenSsl:
     """Functions found in an image by name, those that do what `accessors` of these names do, why others weren't found, and the
-    offsets and labels that they show."""
+    offsets and labels that they show; `bio` are those in a BIO for sockets."""
 
     functions: Mapping[str, Function] = field(default_factory=dict)
     accessors: Mapping[str, Function] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     offsets: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, FieldPath] = field(default_factory=dict)
+    bio: Mapping[str, int] = field(default_factory=dict)
 
 
 _found: WeakKeyDictionary[Image, FoundOpenSsl] = WeakKeyDictionary()
@@ -37,7 +39,8 @@ def found_in(image: Image) -> FoundOpenSsl:
             paths = UnnamedLabels(image, unnamed).paths
             offsets = {name: offset for name, offset in unnamed.offsets.items() if _possible([offset])}
             labels = {name: path for name, path in paths.items() if _possible(path.offsets)}
-            _found[image] = FoundOpenSsl(unnamed.functions, unnamed.accessors, unnamed.missing, offsets, labels)
+            bio = socket_offsets(image, unnamed.functions)
+            _found[image] = FoundOpenSsl(unnamed.functions, unnamed.accessors, unnamed.missing, offsets, labels, bio)
         except (Unplannable, ElfError) as reason:
             _found[image] = FoundOpenSsl(missing=dict.fromkeys(NAMES, str(reason)))
         image.name_functions({})

@@ -22,6 +22,7 @@ from ssllatency.code.values import MASK, Assumptions, LoadedField, SymbolicAddre
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.openssl.operations import OPERATIONS
 from ssllatency.stacks.openssl.unnamed.raised_names import RaisedNames
+from ssllatency.stacks.openssl.unnamed.sockets import CONTROLS
 from ssllatency.stacks.openssl.unnamed.version import version_field
 from ssllatency.stacks.source_files import references
 
@@ -45,7 +46,7 @@ _RAISING = (
     *(f"EVP_{name}" for name in ("DigestSign", "DigestSignFinal", "DigestVerify", "DigestVerifyFinal", "PKEY_decrypt")),
     _SETS_PEER,
     *(f"EVP_PKEY_{name}" for name in ("generate", "derive", "derive_set_peer", "encapsulate", "decapsulate", "public_check")),
-    "X509_verify_cert",
+    *("X509_verify_cert", CONTROLS),
     *(*_MAKES, *_SIGNING, _MACHINE),
     *("ssl_read_internal", "ssl_write_internal", "ssl3_ctrl", "tls1_setup_key_block", "tls13_setup_key_block"),
     *("tls_construct_stoc_server_name", "tls_construct_stoc_alpn", *_COOKIES, *_VERIFYING),
