@@ -151,7 +151,7 @@ class OpenSsl(Stack):
         return MethodTails(image)
 
     def bio(self, image: Image) -> dict[str, int | None]:
-        """The offsets that libcrypto's accessors and templates show, and those that else is known of where they have no names."""
+        """The offsets that libcrypto's accessors and templates show, and those that are known without their names."""
         from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets
         from ssllatency.stacks.openssl.certificates import certificate_offsets
         from ssllatency.stacks.openssl.unnamed.found import known_of

@@ -60,6 +60,7 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
             0x03001301: "TLS_AES_128_GCM_SHA256",
             0x03001302: "TLS_AES_256_GCM_SHA384",
         }
+        assert stack_of(image).names(image).alerts[40] == "handshake failure"  # no function that names them is linked
         assert labels["server_name"] == (at["host_name"],)
         assert (labels["alpn"], labels["alpn_length"]) == ((at["alpn"],), (at["alpn_length"],))
         assert (labels["group_tls13"], labels["group_session"]) == ((at["group_id"],), (at["session"], at["group"]))
