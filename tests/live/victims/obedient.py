@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -33,12 +33,16 @@ def obedient(*command: object) -> Iterator[Obedient]:
         process.communicate()
 
 
-def compiled(name: str, folder: Path) -> Path:
+SHARED = ("-lssl", "-lcrypto")
+STATIC = ("-static", "-l:libssl.a", "-l:libcrypto.a", "-ldl")
+
+
+def compiled(name: str, folder: Path, libraries: Sequence[str] = SHARED) -> Path:
     """NAME.c of this folder, which uses OpenSSL, compiled into the folder that is given."""
     program = folder / name
     flags = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program]
     source = Path(__file__).with_name(f"{name}.c")
-    subprocess.run(["cc", *flags, source, "-lssl", "-lcrypto", "-pthread"], check=True)
+    subprocess.run(["cc", *flags, source, *libraries, "-pthread"], check=True)
     return program
 
 

@@ -64,6 +64,7 @@ _OPENSSL, _OTHER, _LIBRARIES = "live/handshakes", "live/libraries", "unit/probes
 _QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _STRIPPED = f"{_OTHER}/test_static.py::test_stripped_openssl"
+_BARE = f"{_OTHER}/test_static_stripped.py"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
 _CONSCRYPT = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_conscrypt_is_counted"
@@ -158,12 +159,22 @@ ROWS = (
             **dict.fromkeys(("calls", "handshakes"), _by(_STRIPPED, but=_BY_HAND)),
             "private key": _by(_STRIPPED),
             "phases": _by(_STRIPPED, but=_NO_TICKETS),
+            "waits": _by(
+                f"{_BARE}::test_a_wait_of_a_stripped_openssl_has_its_reason",
+                "test_slow_clients_of_a_stripped_openssl_own_that_time",
+                "test_a_stripped_server_that_is_stopped_owns_that_time",
+                "test_handshakes_of_a_stripped_openssl_wait_for_their_offload",
+                but="when an offload was done isn't seen, nor so how late the server came back for it",
+            ),
             "labels": _by(
                 _STRIPPED,
-                but="signature, client certificate, port and peer aren't known; name, protocol and resumption weren't tried",
+                f"{_BARE}::test_names_protocols_and_resumption_of_a_stripped_openssl",
+                "test_slow_clients_of_a_stripped_openssl_own_that_time",
+                but="signature and client certificate aren't known",
             ),
+            "reasons": _by(f"{_BARE}::test_failures_of_a_stripped_openssl_have_their_reasons"),
+            "clients": _by(f"{_BARE}::test_sides_of_a_stripped_openssl"),
             "certificates": _NO_CERTIFICATES,
-            **dict.fromkeys(("waits", "reasons", "clients"), _NOT_TRIED),
             "aarch64": "instructions of no other processor than x86-64 are followed",
         },
     ),

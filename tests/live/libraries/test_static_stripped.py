@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenSSL linked into programs that are stripped then: for whom each handshake waits, by its client's own clock as well, why
+some fail, the side, and whom clients ask for. Nothing but the names in its errors tells what its functions are."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ssllatency.reports.diagnosis import queue
+from tests.fixtures import build
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.clients.stamped import Stamping, stamped
+from tests.live.commands.handshakes import PHASES, Shakes, assert_books, endings, labels_of, spent_ns
+from tests.live.handshakes.test_async_jobs import assert_told_like
+from tests.live.handshakes.test_causes import WAITS
+from tests.live.handshakes.test_diagnosis import TIMES, told
+from tests.live.handshakes.test_failed import RECEIVED, SENT, assert_causes
+from tests.live.servers.jobs import TOP, AsyncServer, AsyncSettings, Engine, load
+from tests.live.servers.queues import stopped_often
+from tests.live.victims.obedient import STATIC, compiled, with_certificate
+from tests.machine import NEEDS_QUIET
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+CONNECTIONS = 200
+THINK_S = 0.05
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stripped")
+
+
+@pytest.fixture(scope="module")
+def server_program(folder: Path) -> Path:
+    """The server with the engine of the examples in it, which it calls "offload"."""
+    parts = [TOP / "examples/offload-engine" / f"{name}.c" for name in ("engine", "methods", "pool")]
+    parts.append(TOP / "tests/live/victims/built_in_engine.c")
+    flags = ["OPENSSL_LIBS=-l:libssl.a -l:libcrypto.a -ldl", f"LDFLAGS=-static {' '.join(map(str, parts))}"]
+    command = ["make", "-s", "-C", TOP / "examples/async-server", f"OUT={folder}", *flags]
+    subprocess.run(command, check=True, capture_output=True)
+    return build.stripped(folder / "async-server", "bare-server")
+
+
+@pytest.fixture(scope="module")
+def waits(folder: Path) -> Path:
+    """The program of waits.c."""
+    return build.stripped(compiled("waits", folder, STATIC), "bare-waits")
+
+
+@pytest.fixture(scope="module")
+def shaker(folder: Path) -> Path:
+    """The program of shaker.c."""
+    return build.stripped(compiled("shaker", folder, STATIC), "bare-shaker")
+
+
+def served(certificates: Path, program: Path, kind: str = "ecdsa", *, resume: bool = False) -> AsyncServer:
+    return AsyncServer(certificates, AsyncSettings(kind, asynchronous=False, resume=resume), program=program)
+
+
+def asked(
+    port: int, made: ssl.SSLContext, name: str | None = None, session: ssl.SSLSession | None = None
+) -> tuple[int, ssl.SSLSession | None]:
+    """A connection with a request, to its answer: how long its handshake took by the client's own clock, and its session."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+        began = time.monotonic_ns()
+        with made.wrap_socket(plain, server_hostname=name, session=session) as connection:
+            felt_ns = time.monotonic_ns() - began
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            return felt_ns, connection.session
+
+
+@pytest.mark.parametrize("how", WAITS)
+def test_a_wait_of_a_stripped_openssl_has_its_reason(certificates: Path, waits: Path, how: str) -> None:
+    with with_certificate(waits, certificates) as (pid, do), Shakes(pid) as shakes:
+        do(f"{how} {TIMES}")
+    found = [diagnosis.rule.name for diagnosis in told(shakes, but_for=(queue.neighbours, queue.cpu_quota))]
+    assert found == [WAITS[how]]
+
+
+@pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+def test_slow_clients_of_a_stripped_openssl_own_that_time(certificates: Path, server_program: Path, version: str) -> None:
+    """Each client's kernel notes when its flights left and came: what it took to answer is the wait, and no more."""
+    stamping = Stamping(times=TIMES, version=version, think_s=THINK_S)
+    options = ("--by", "sni,port,peer")
+    with served(certificates, server_program, resume=True) as server, Shakes(server.pid, options=options) as shakes:
+        stamps = stamped(server.port, stamping, os.sched_getaffinity(0))
+        server.wait_idle()
+    singles = {single["labels"]["sni"]: single for single in shakes.singles}
+    assert {*singles} == {stamp.name for stamp in stamps}
+    for stamp in stamps:
+        parts = singles[stamp.name]["parts_ns"]
+        answered_ns = stamp.sent_ns[1] - max(came for came in stamp.received_ns if came < stamp.sent_ns[1])
+        assert answered_ns >= THINK_S * 1e9
+        assert parts["wait_peer"] == pytest.approx(answered_ns, rel=0.1)
+        assert "wait_peer_or_server" not in parts
+    assert Counter(labels_of(shakes.singles, "port", "peer")) == {(str(server.port), "127.0.0.0/24"): TIMES}
+    assert_books(shakes)
+
+
+@NEEDS_QUIET
+def test_a_stripped_server_that_is_stopped_owns_that_time(certificates: Path, server_program: Path) -> None:
+    with served(certificates, server_program) as server:
+        with Shakes(server.pid) as shakes, stopped_often(server.pid, 0.03, 0.003):
+            felt = [asked(server.port, bad.context(TLS_1_2))[0] for _ in range(TIMES)]
+        server.wait_idle()
+    queue_ns, wait_ns = (spent_ns(shakes.singles, part) for part in ("queue", "wait_peer"))
+    assert spent_ns(shakes.singles, "queue_asleep") > 0.5 * queue_ns
+    assert wait_ns < 0.2 * queue_ns
+    assert spent_ns(shakes.singles, "queue_start") + spent_ns(shakes.singles, "wall") == pytest.approx(sum(felt), rel=0.1)
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_handshakes_of_a_stripped_openssl_wait_for_their_offload(certificates: Path, server_program: Path, kind: str) -> None:
+    controls = ("THREADS:8", "DELAY_US:2000")
+    with AsyncServer(certificates, AsyncSettings(kind, engine=Engine("offload", controls)), program=server_program) as server:
+        with Shakes(server.pid) as shakes:
+            load(server, connections=CONNECTIONS, parallel=20)
+            server.wait_idle()
+        final = server.stop()
+    assert final["handshakes"] == CONNECTIONS
+    assert {single["pauses"] > 0 for single in shakes.singles} == {True}
+    offload = shakes.document["async"]
+    assert offload["software"] == 0
+    assert offload["unseen"] == offload["pauses"]  # when an operation was done isn't told
+    assert_told_like(shakes, final)
+
+
+def test_failures_of_a_stripped_openssl_have_their_reasons(certificates: Path, server_program: Path) -> None:
+    """With the alerts, and whose they are."""
+    acts = {
+        bad.no_shared_cipher: ("no shared cipher", "handshake failure", SENT),
+        bad.nonsense: ("wrong version number", "", RECEIVED),
+        bad.http: ("http request", "", RECEIVED),
+        bad.end_of_file: ("unexpected eof while reading", "decode error", SENT),
+        bad.unknown_ca: ("tlsv1 alert unknown ca", "unknown CA", RECEIVED),
+    }
+    with served(certificates, server_program, "rsa") as server:
+        with Shakes(server.pid, exact=False) as shakes:
+            for act in acts:
+                for _ in range(TIMES):
+                    act(server.port)
+            Client(server.port, TLS_1_2).connect_times(TIMES)
+            server.wait_idle()
+        final = server.stop()
+    assert endings(shakes.document) == {"success": TIMES, "failure": len(acts) * TIMES}
+    assert final["calls"]["SSL_do_handshake"]["failure"] == len(acts) * TIMES
+    assert_causes(shakes, dict.fromkeys(acts.values(), TIMES))
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize(("role", "roles"), [("server", ["server"]), ("client", ["client"]), ("any", ["server", "client"])])
+@pytest.mark.parametrize("how", ["accept", "io", "again"])
+def test_sides_of_a_stripped_openssl(certificates: Path, shaker: Path, how: str, role: str, roles: list[str]) -> None:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid, options=("--role", role)) as shakes:
+        do(f"{how} {TIMES}")
+    times = TIMES * (2 if how == "again" else 1)
+    assert endings(shakes.document) == {"success": times * len(roles)}
+    assert Counter(labels_of(shakes.singles, "version", "role")) == {("TLSv1.3", one): times for one in roles}
+    phases = {"server": {"private_key", "key_exchange"}, "client": {"key_exchange", "peer_verification"}}
+    for single in shakes.singles:
+        assert {*single["parts_ns"]} & {*PHASES} - {"rest"} == phases[single["labels"]["role"]]
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
+def test_names_protocols_and_resumption_of_a_stripped_openssl(
+    certificates: Path, server_program: Path, version: ssl.TLSVersion
+) -> None:
+    """As clients ask for them, each by turns. A session that is resumed in TLS 1.2 keeps a name only where the application has
+    accepted it."""
+    with (
+        served(certificates, server_program, resume=True) as server,
+        Shakes(server.pid, options=("--by", "sni,alpn")) as shakes,
+    ):
+        due = []
+        for number in range(TIMES):
+            made, name = bad.context(version), ("stripped.example", None)[number % 2]
+            if number % 4 < 2:
+                made.set_alpn_protocols(["h2", "http/1.1"])
+            protocol = "http/1.1" if number % 4 < 2 else "none"
+            _, session = asked(server.port, made, name)
+            asked(server.port, made, name, session)
+            again = None if version is TLS_1_2 else name or "none"
+            due += [(name or "none", protocol, "no"), (again, protocol, "yes")]
+        server.wait_idle()
+    assert labels_of(shakes.singles, "sni", "alpn", "resumed") == due
+    assert_books(shakes)
