@@ -20,10 +20,9 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, LoadedField, SymbolicAddress
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
+from ssllatency.stacks.found_functions import FOUND
 from ssllatency.stacks.phases import Phase, PhaseFunction
 
-FOUND = "errors raised"
-"""How the functions were found."""
 _KEY_SHARES, _PRIVATE_KEY = "ssl_key_share", "ssl_privkey"
 _WRONG_SIGNATURE_TYPE, _KEY_OPERATION_FAILED = 245, 287  # of openssl/ssl.h
 _NEAR = 1 << 16  # bytes between functions of one source file

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed_in, returned
@@ -21,11 +20,10 @@ from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, Ou
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.chosen_side import CLIENT, SERVER, ChosenSide
 from ssllatency.stacks.boringssl.raised_errors import errors_of
+from ssllatency.stacks.found_functions import FOUND, FoundOnce, the_one
 from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
 from ssllatency.stacks.operation import Operation
 
-FOUND = "errors raised"
-"""How the functions were found."""
 NAMES = (
     *("SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"),
     *("SSL_get_error", "ERR_put_error", "EVP_DigestSign", "RSA_decrypt", "BIO_read", "BIO_write"),
@@ -105,16 +103,10 @@ class UnnamedFunctions:
     def _take(self, name: str, find: Callable[[], Collection[Range]]) -> None:
         """Takes the one function that is found."""
         try:
-            found = sorted(set(find()))
+            start, end = the_one(find)
         except (Unplannable, ElfError) as reason:
             self._miss(name, str(reason))
             return
-        if len(found) != 1:
-            self._miss(
-                name, f"{len(found)} functions may be it" if found else "no function raises its errors and does what it does"
-            )
-            return
-        ((start, end),) = found
         same = next((other for other, function in self.functions.items() if function.address == start), "")
         if same:
             del self.functions[same]
@@ -365,23 +357,22 @@ class Found:
     labels: Mapping[str, FieldPath] = field(default_factory=dict)
 
 
-_found: WeakKeyDictionary[Image, Found] = WeakKeyDictionary()
+def _look(image: Image) -> Found:
+    unnamed = UnnamedFunctions(image)
+    return Found(unnamed.functions, unnamed.missing, unnamed.server, unnamed.labels)
+
+
+_found = FoundOnce(_look, lambda why: Found(missing=dict.fromkeys(NAMES, why)))
 
 
 def found_in(image: Image) -> Found:
     """Look for them in an image whose symbols name nothing, once."""
-    if image not in _found:
-        try:
-            unnamed = UnnamedFunctions(image)
-            _found[image] = Found(unnamed.functions, unnamed.missing, unnamed.server, unnamed.labels)
-        except (Unplannable, ElfError) as reason:
-            _found[image] = Found(missing=dict.fromkeys(NAMES, str(reason)))
-    return _found[image]
+    return _found.look_in(image)
 
 
 def known_of(image: Image) -> Found:
     """Return what has been found in an image; nothing where its symbols tell all, so that nothing was looked for."""
-    return _found.get(image, Found())
+    return _found.known_of(image) or Found()
 
 
 class BoringSslTables(OpenSslTables):

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
-from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import FieldPath
-from ssllatency.elf.image import ElfError, Function, Image
+from ssllatency.elf.image import Function, Image
+from ssllatency.stacks.found_functions import FoundOnce
 from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, NAMES, UnnamedOpenSslFunctions
 from ssllatency.stacks.openssl.unnamed.labels import UnnamedLabels
 from ssllatency.stacks.openssl.unnamed.sockets import socket_offsets
@@ -28,23 +27,24 @@ class FoundOpenSsl:
     bio: Mapping[str, int] = field(default_factory=dict)
 
 
-_found: WeakKeyDictionary[Image, FoundOpenSsl] = WeakKeyDictionary()
+def _look(image: Image) -> FoundOpenSsl:
+    try:
+        unnamed = UnnamedOpenSslFunctions(image)
+        paths = UnnamedLabels(image, unnamed).paths
+        offsets = {name: offset for name, offset in unnamed.offsets.items() if _possible([offset])}
+        labels = {name: path for name, path in paths.items() if _possible(path.offsets)}
+        bio = socket_offsets(image, unnamed.functions)
+        return FoundOpenSsl(unnamed.functions, unnamed.accessors, unnamed.missing, offsets, labels, bio)
+    finally:
+        image.name_functions({})
+
+
+_found = FoundOnce(_look, lambda why: FoundOpenSsl(missing=dict.fromkeys(NAMES, why)))
 
 
 def found_in(image: Image) -> FoundOpenSsl:
     """Look for them in an image whose symbols name nothing, once."""
-    if image not in _found:
-        try:
-            unnamed = UnnamedOpenSslFunctions(image)
-            paths = UnnamedLabels(image, unnamed).paths
-            offsets = {name: offset for name, offset in unnamed.offsets.items() if _possible([offset])}
-            labels = {name: path for name, path in paths.items() if _possible(path.offsets)}
-            bio = socket_offsets(image, unnamed.functions)
-            _found[image] = FoundOpenSsl(unnamed.functions, unnamed.accessors, unnamed.missing, offsets, labels, bio)
-        except (Unplannable, ElfError) as reason:
-            _found[image] = FoundOpenSsl(missing=dict.fromkeys(NAMES, str(reason)))
-        image.name_functions({})
-    return _found[image]
+    return _found.look_in(image)
 
 
 def _possible(offsets: Iterable[int]) -> bool:
@@ -59,4 +59,4 @@ def named_in(image: Image) -> Mapping[str, Function]:
 
 def known_of(image: Image) -> FoundOpenSsl:
     """Return what has been found in an image; nothing where its symbols tell all, so that nothing was looked for."""
-    return _found.get(image, FoundOpenSsl())
+    return _found.known_of(image) or FoundOpenSsl()

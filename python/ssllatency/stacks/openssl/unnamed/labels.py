@@ -19,7 +19,8 @@ from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.openssl.connection import Accessors, UnclearError
-from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, MOST_FIELDS, UnnamedOpenSslFunctions
+from ssllatency.stacks.openssl.unnamed.finder import MOST_FIELDS
+from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, UnnamedOpenSslFunctions
 
 _CONNECTION = SymbolicAddress("argument", 0)
 _GET_NEGOTIATED_GROUP, _UNKNOWN_COMMAND = 134, 0x7FFF  # of SSL_ctrl: include/openssl/ssl.h
