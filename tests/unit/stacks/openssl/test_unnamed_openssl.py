@@ -66,6 +66,16 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
         assert (labels["group_tls13"], labels["group_session"]) == ((at["group_id"],), (at["session"], at["group"]))
 
 
+def test_what_ends_in_a_function_of_many_ways_is_found(tmp_path: Path) -> None:
+    """As SSL_accept and SSL_connect of OpenSSL 4.0 end in SSL_do_handshake."""
+    image, symbols = made(tmp_path, "-DMANY_WAYS")
+    found = found_in(image)
+    assert found.missing == {}
+    assert {name: found.functions[name].address for name in ("SSL_accept", "SSL_connect")} == {
+        name: symbols[name].address for name in ("SSL_accept", "SSL_connect")
+    }
+
+
 def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
     image, _ = made(tmp_path, "-DTWO_SOCKETS")
     offsets = plan_image(image).offsets

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from ssllatency.code.calls import calls_to
+from ssllatency.code.decode import lines
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, LoadedField
@@ -51,7 +52,7 @@ _FLAGS = 3  # of ssl_write_internal, since OpenSSL 3.3
 _LIBRARY_SSL = 20  # ERR_LIB_SSL
 _LIBRARIES = range(2, 128)  # ERR_LIB_*: include/openssl/err.h
 MAX_OFFSET = 1 << 16  # in a connection, and in what it points to
-_LOCKED = b"\xf0"  # the prefix of an instruction that counts references
+_LOCKED = "lock "  # the prefix of an instruction that counts references
 _FIRST_BYTES = 64
 _MINUS_1, _FLOW_ERROR = 0xFFFFFFFF, 1
 
@@ -235,5 +236,10 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
 
     def _frees(self, address: int) -> bool:
         nothing = followed_in(self.image, address, Assumptions({"rdi": 0}))
-        counts = _LOCKED in self.image.code(address, _FIRST_BYTES)
-        return counts and not nothing.calls and bool(nothing.results) and bool(self.follow(address).calls)
+        does_nothing = not nothing.calls and bool(nothing.results)
+        return does_nothing and self._counts(address) and bool(self.follow(address).calls)
+
+    def _counts(self, address: int) -> bool:
+        """Whether it begins with an instruction that counts references, which has a prefix that no other has there."""
+        code = self.image.code(address, _FIRST_BYTES)
+        return any(line.mnemonic.startswith(_LOCKED) for line in lines(code, address, self.image.machine))

@@ -12,7 +12,7 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import LoadedField
 from ssllatency.elf.image import Range
-from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MACHINE, NEAR, SMALL, OpenSslFinder
+from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MACHINE, NEAR, SMALL, Fields, OpenSslFinder
 from ssllatency.stacks.source_files import references
 
 _MOST_PLACES = 256
@@ -91,23 +91,34 @@ class Sides:
             both = {self._found.address(name), shakes}
             sites = calls_to(self._found.image, both, self._found.within)
             callers = {self._found.image.function_bounds(site) for site in sites[self._found.address(name)]}
-            self._found.take(calls, partial(self._only_calling, callers, both))
+            chosen = self._chosen(self._found.address(name), slot)
+            self._found.take(calls, partial(self._only_calling, callers, both, chosen))
 
     def _storing(self, slot: int) -> list[Range]:
         return [each for each in self._found.small if self._stores(each[0], slot)]
 
     def _stores(self, address: int, slot: int) -> bool:
-        if bytes([slot]) not in self._found.image.code(address, SMALL):
-            return False
-        return any(
-            isinstance(value, LoadedField) and len(value.path) == 2 and value.path[1] == slot and place.base == "argument"
+        return bytes([slot]) in self._found.image.code(address, SMALL) and bool(self._chosen(address, slot))
+
+    def _chosen(self, address: int, slot: int) -> set[int]:
+        """The fields of a connection in which the function stores this slot of its table of methods."""
+        return {
+            place.offset
             for place, value in self._found.follow(address).stores
-        )
+            if isinstance(value, LoadedField) and len(value.path) == 2 and value.path[1] == slot and place.base == "argument"
+        }
 
-    def _only_calling(self, functions: Collection[Range | None], targets: Collection[int]) -> list[Range]:
+    def _only_calling(
+        self, functions: Collection[Range | None], targets: Collection[int], chosen: Collection[int]
+    ) -> list[Range]:
         """Those that of a connection which isn't QUIC's call these functions and no others."""
-        return [each for each in functions if each and self._calls_of_plain(each) == targets]
+        return [each for each in functions if each and self._calls_of_plain(each, chosen) == targets]
 
-    def _calls_of_plain(self, function: Range) -> set[int]:
-        own = {call.target for call in self._found.raised.calls(function)}
-        return {call.target for call in self._found.follow(function[0]).calls if isinstance(call.target, int)} & own
+    def _calls_of_plain(self, function: Range, chosen: Collection[int]) -> set[int]:
+        """The calls where no side is chosen yet, and where one is: each by itself, as it ends in a function that has more ways
+        than are followed."""
+        cases: list[Fields] = [{(offset,): value} for offset in chosen for value in (0, 1)]
+        called = {call.target for fields in cases for call in self._found.follow(function[0], fields=fields).calls}
+        return {target for target in called if isinstance(target, int)} & {
+            call.target for call in self._found.raised.calls(function)
+        }
