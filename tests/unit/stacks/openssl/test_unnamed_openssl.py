@@ -76,6 +76,14 @@ def test_what_ends_in_a_function_of_many_ways_is_found(tmp_path: Path) -> None:
     }
 
 
+def test_an_accessor_of_another_source_file_is_found(tmp_path: Path) -> None:
+    """That of the session lies behind all of ssl_lib.c, so further from most of it the longer that gets."""
+    image, symbols = made(tmp_path, "-DFAR")
+    assert symbols["SSL_get_session"].address - symbols["SSL_shutdown"].address > 1 << 16
+    assert found_in(image).accessors["SSL_get_session"].address == symbols["SSL_get_session"].address
+    assert {"group_session", "group_tls13"} <= {*stack_of(image).labels(image)}
+
+
 def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
     image, _ = made(tmp_path, "-DTWO_SOCKETS")
     offsets = plan_image(image).offsets

@@ -148,6 +148,13 @@ class OpenSslFinder:
         """Those of libssl that may be accessors."""
         return [each for each in self.libssl if each[1] - each[0] < SMALL]
 
+    @cached_property
+    def accessors_around(self) -> list[Range]:
+        """Functions as small from further around, in which accessors lie that other source files have: only to be read."""
+        start, end = self.within
+        further = islice(self._functions_in(max(0, start - NEAR), end + NEAR), 2 * _MOST_FUNCTIONS)
+        return list(dict.fromkeys((*self.small, *(each for each in further if each[1] - each[0] < SMALL))))
+
     def _functions_in(self, start: int, end: int) -> Iterator[Range]:
         at = start
         while at < end:

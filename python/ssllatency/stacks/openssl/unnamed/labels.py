@@ -78,7 +78,7 @@ class UnnamedLabels:
     def _name(self, name: str, field: LoadedField) -> None:
         """Names a small function that returns this field of a connection, and does nothing else. It is only read: so where
         functions of other structures return the same, it may be one of these."""
-        functions = (each for each in self._found.small if self._mentions(each, field.path[-1]))
+        functions = (each for each in self._found.accessors_around if self._mentions(each, field.path[-1]))
         returning = (each for each in functions if self._returns(each[0], field))
         self._found.name_accessor(name, next(returning, None))
 
