@@ -5,6 +5,8 @@ same of it, and what is traced is counted exactly."""
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import signal
 import socket
 import ssl
@@ -98,6 +100,38 @@ def test_openssl_in_another_library_is_counted(certificates: Path, option: str, 
     [cause] = shakes.document["handshakes"]["causes"]
     assert cause["reason"] == "tlsv1 alert unknown ca"
     assert count(trace.document, "SSL_do_handshake", "failure") == 1
+    assert_books(shakes)
+
+
+@pytest.fixture
+def stripped_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python takes a copy of cryptography whose OpenSSL has no symbols."""
+    spec = importlib.util.find_spec("cryptography")
+    if spec is None or spec.origin is None:
+        pytest.skip("Python's package cryptography isn't there: run tools/setup")
+    copy = Path(shutil.copytree(Path(spec.origin).parent, tmp_path / "cryptography"))
+    for library in copy.rglob("_rust*.so"):
+        subprocess.run(["strip", library], check=True)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))))
+
+
+@pytest.mark.usefixtures("stripped_package")
+def test_a_stripped_openssl_in_another_library_is_counted(certificates: Path) -> None:
+    """That of the newest release that Python has: its functions are found by the names in the errors that they raise."""
+    with serving("pyopenssl", certificates) as (server, port):
+        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "sni,port")) as shakes:
+            exchanges = [each for version in (TLS_1_2, TLS_1_3) for each in Client(port, version).connect_times(TIMES)]
+            unknown_ca(port)
+        mapped = Path(f"/proc/{server.pid}/maps").read_text()
+    assert str(Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "cryptography") in mapped
+    assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    due = [(exchange.version, exchange.cipher, str(port)) for exchange in exchanges]
+    assert labels_of(shakes.ended("success"), "version", "cipher", "port") == due
+    assert {*labels_of(shakes.ended("success"), "group")} != {(None,)}
+    [cause] = shakes.document["handshakes"]["causes"]
+    assert cause["reason"] == "tlsv1 alert unknown ca"
     assert_books(shakes)
 
 

@@ -90,6 +90,22 @@ def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
     assert (offsets.bio_method, offsets.bio_descriptor) == (None, None)
 
 
+def test_of_an_openssl_before_3_it_is_said_what_would_help(tmp_path: Path) -> None:
+    """Its errors have no names of functions."""
+    programs.needed(*build.TOOLS)
+    source = tmp_path / "old.c"
+    source.write_text(
+        'const char *const file = "ssl/ssl_lib.c", *const version = "OpenSSL 1.1.1w  11 Sep 2023";\n'
+        "int main(void) { return *file + *version; }\n"
+    )
+    build.run("gcc", "-O2", "-o", tmp_path / "old", source)
+    facts = file_facts(Image.open(build.stripped(tmp_path / "old", "old-stripped")))
+    assert facts.libraries == ()
+    assert facts.obstacle.startswith(
+        "OpenSSL is linked into old-stripped and shows no names of its functions (stripped); what would"
+    )
+
+
 def test_accessors_are_never_probed(tmp_path: Path) -> None:
     """What is only read may be another function that returns the same."""
     image, _ = made(tmp_path)
