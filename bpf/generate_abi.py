@@ -76,8 +76,18 @@ def enum_text(entry: dict[str, Any]) -> str:
     return f"class {camel(entry['name'])}(IntEnum):\n" + "\n".join(rows) + "\n"
 
 
+def first_of_union(types: Types, member: dict[str, Any]) -> dict[str, Any]:
+    """The member itself; of a union without a name the first of its members, which is as large as it."""
+    inner = types[member["type_id"]]
+    if inner["kind"] != "UNION" or size_of(types, inner["members"][0]["type_id"]) != inner["size"]:
+        return member
+    first: dict[str, Any] = inner["members"][0]
+    return first
+
+
 def struct_text(types: Types, entry: dict[str, Any]) -> str:
-    rows = (f'        ("{member["name"]}", {ctype(types, member["type_id"])}),' for member in entry["members"])
+    members = (first_of_union(types, member) for member in entry["members"])
+    rows = (f'        ("{member["name"]}", {ctype(types, member["type_id"])}),' for member in members)
     size = f"assert ctypes.sizeof({camel(entry['name'])}) == {entry['size']}"
     return f"class {camel(entry['name'])}(ctypes.Structure):\n    _fields_ = (\n" + "\n".join(rows) + f"\n    )\n\n\n{size}\n"
 

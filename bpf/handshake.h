@@ -307,7 +307,11 @@ struct ssll_handshake {
 	__u64 blocked_off_ns;       /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
 	__u64 blocked_delay_ns;     /* ready to run meanwhile, */
 	__u64 blocked_throttled_ns; /* and held by a CPU quota */
-	__u64 machine_stack;    /* stack pointer at entry of the state machine, where no call around it is watched; else 0 */
+	union {
+		/* Stack pointer at entry of the state machine, where no call around it is watched; else 0. */
+		__u64 machine_stack;
+		__u64 chosen; /* of Go: the number of the certificate that it serves, how many go with it, and their bytes */
+	};
 	__u64 unsplit_since_ns; /* when the wait before the call that runs began, if it isn't split; else 0 */
 	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
 	__u64 parts[SSLL_PARTS];
@@ -525,22 +529,22 @@ enum ssll_certificate_size {
 	SSLL_CERTIFICATE_TELLING_BYTES = 32,
 	SSLL_CERTIFICATES_OF_PROCESS = 768,
 	SSLL_SERVED_OF_PROCESS = 1536,
-	SSLL_CERTIFICATE_MOST_BYTES = 8192, /* of what was signed of one, that are handed over; of a longer one none are */
+	SSLL_CERTIFICATE_MOST_BYTES = 8192, /* that are handed over; of a longer one none are */
 	SSLL_CERTIFICATES = 16384,          /* and as many places where they are served, of all processes */
 };
 
-/* What one certificate is told from another by: the end of its signature. */
+/* What one certificate is told from another by: the end of its signature, and the length of that, or of all. */
 struct ssll_certificate_key {
 	__u32 tgid;
 	__u32 signature_length;
 	__u8 signature[SSLL_CERTIFICATE_TELLING_BYTES];
 };
 
-/* A certificate, the first time that a process is seen to serve it: what was signed of it, as it came. */
+/* A certificate, the first time that a process is seen to serve it: what was signed of it, as it came, or all of it. */
 struct ssll_certificate {
 	__u32 number;
-	__u32 length;           /* of what was signed; of what is longer than the room here, nothing is */
-	__u32 signature_length; /* bytes, of the signature itself */
+	__u32 length;           /* of what was signed, or of all; of what is longer than the room here, nothing is */
+	__u32 signature_length; /* bytes, of the signature itself; 0: it is in there, as all of the certificate is */
 	__u32 pad;
 	__u8 bytes[SSLL_CERTIFICATE_MOST_BYTES];
 };
@@ -554,12 +558,14 @@ struct ssll_served_key {
 	__u16 name_known; /* 1: `name` is, and 0 then means that the client asked for none */
 };
 
-/* How often it was, in full handshakes, and `chain`: how many certificates went with it the last time; -1 not known. */
+/* How often it was, in full handshakes, and of the last time `chain`: how many certificates went with it, -1 not known, and
+ * `chain_bytes`: the bytes of those, 0 not known. */
 struct ssll_served {
 	__u64 last_ns;
 	__u64 count;
 	__u64 unsuccessful; /* those of them that didn't succeed */
-	__s64 chain;
+	__s32 chain;
+	__u32 chain_bytes;
 };
 
 enum ssll_batch {

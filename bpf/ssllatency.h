@@ -350,8 +350,9 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_POLLED = 25,             /* what the runtime of Go waits by for the connection's socket */
 	SSLL_PLACE_OF_CERTIFICATE = 26,        /* the ASN1_ENCODING in the X509 that a server serves, */
 	SSLL_PLACE_OF_SIGNATURE_BITS = 27,     /* the ASN1_STRING in there that is its signature, */
-	SSLL_PLACE_OF_CHAIN_LENGTH = 28,       /* and how many go with it, where the application has given them */
-	SSLL_PLACES = 29,
+	SSLL_PLACE_OF_CHAIN = 28,             /* and the STACK of those that go with it, where the application has given them */
+	SSLL_PLACE_OF_CERTIFICATE_BYTES = 29, /* the address and the length of one that a library keeps as a whole */
+	SSLL_PLACES = 30,
 };
 
 /* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */

@@ -362,8 +362,9 @@ class PlaceOf(IntEnum):
     POLLED = 25
     CERTIFICATE = 26
     SIGNATURE_BITS = 27
-    CHAIN_LENGTH = 28
-    PLACES = 29
+    CHAIN = 28
+    CERTIFICATE_BYTES = 29
+    PLACES = 30
 
 
 class ProcessSlot(IntEnum):
@@ -1000,13 +1001,13 @@ class Library(ctypes.Structure):
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
-        ("paths", Path * 29),
+        ("paths", Path * 30),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 736
+assert ctypes.sizeof(Library) == 756
 
 
 class MixKey(ctypes.Structure):
@@ -1090,7 +1091,8 @@ class Served(ctypes.Structure):
         ("last_ns", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
         ("unsuccessful", ctypes.c_uint64),
-        ("chain", ctypes.c_int64),
+        ("chain", ctypes.c_int32),
+        ("chain_bytes", ctypes.c_uint32),
     )
 
 
@@ -1243,7 +1245,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 736, 256, 0),
+    "libraries": MapShape(2, 4, 756, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -11,14 +11,16 @@ from tests.fixtures.certificates import element
 
 
 def check_certificate(data: bytes) -> None:
-    """What is read of it can be printed, and passes for what the process that reads may answer."""
-    try:
-        read = read_certificate(data, 72)
-    except DerError:
-        assert certificate_of(answer_to(data, 72)) is None
-        return
-    assert all(text.isprintable() for text in (read.name, read.issuer, read.key, read.serial))
-    assert certificate_of(answer_to(data, 72)) == read
+    """What is read of it can be printed, and passes for what the process that reads may answer: of what was signed of it, and
+    of the whole."""
+    for signature in (72, 0):
+        try:
+            read = read_certificate(data, signature)
+        except DerError:
+            assert certificate_of(answer_to(data, signature)) is None
+            continue
+        assert all(text.isprintable() for text in (read.name, read.issuer, read.key, read.serial))
+        assert certificate_of(answer_to(data, signature)) == read
 
 
 def certificates() -> list[bytes]:
@@ -27,4 +29,6 @@ def certificates() -> list[bytes]:
     other = made.name((made.ORGANISATION, "Élan".encode()), (made.COMMON_NAME, b"R 1"))
     curve = made.signed(more=names, issuer=other)
     lying = made.signed(key=made.NO_ALGORITHM)
-    return [curve, made.signed(key=made.rsa_key(2048), more=names), made.signed(issuer=made.name(), subject=other), lying]
+    whole = element(0x30, curve + element(0x30) + element(0x03, bytes(73)))
+    rsa = made.signed(key=made.rsa_key(2048), more=names)
+    return [whole, curve, rsa, made.signed(issuer=made.name(), subject=other), lying]

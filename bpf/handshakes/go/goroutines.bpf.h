@@ -334,4 +334,18 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
+/* The function that chooses a server's certificate returns it, or NULL with an error. */
+static __always_inline int note_go_certificate(const struct pt_regs *ctx)
+{
+	struct ssll_handshake *handshake;
+	__u64 connection = 0;
+
+	if (!handshake_config.certificates)
+		return 0;
+	handshake = goroutines_handshake(ctx, &connection);
+	if (handshake)
+		handshake->chosen = choose_go_certificate(go_result(ctx, 0));
+	return 0;
+}
+
 #endif

@@ -47,7 +47,8 @@ class ServedCertificate:
     `process` where handshakes are told apart by it. `port`: 0 where it isn't known. `server_name`: what clients asked for,
     "none" for nothing; None where that wasn't looked at. `certificate`: None for one that couldn't be read, or is too long to
     be. `chain`: how many certificates were sent with it the last time, None where that isn't known. `unsuccessful`: those of
-    `count` that didn't succeed. `last_s`: when it was served last, seconds since the Unix epoch.
+    `count` that didn't succeed. `last_s`: when it was served last, seconds since the Unix epoch. `chain_bytes`: the bytes of
+    all that were sent the last time, itself included; None where that isn't known.
     """
 
     port: int
@@ -58,6 +59,7 @@ class ServedCertificate:
     unsuccessful: int
     last_s: float
     process: ProcessLabel | None = None
+    chain_bytes: int | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:

@@ -242,8 +242,9 @@ class HandshakeSites:
     `transport` are the calls by which the library reads and writes: they are watched only in processes whose calls sleep.
     `state_machine` is the function that all of the library's handshakes go through; `within_data`: reads and writes have to be
     watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of the
-    function that `wakes` of a Library names, with the first three arguments in their registers; `labels` are fields of a
-    connection by name; `code` holds every site.
+    function that `wakes` of a Library names, with the first three arguments in their registers; `chosen` are the returns of the
+    function that chooses the certificate that a server serves, and returns it; `labels` are fields of a connection by name;
+    `code` holds every site.
     """
 
     calls: tuple[PhaseCall, ...] = ()
@@ -252,6 +253,7 @@ class HandshakeSites:
     within_data: bool = False
     errors: tuple[ErrorSite, ...] = ()
     wake: Probe | None = None
+    chosen: tuple[Probe, ...] = ()
     labels: Mapping[str, FieldPath] = field(default_factory=dict)
     missing: tuple[MissingPart, ...] = ()
     code: tuple[CodeRange, ...] = ()
@@ -266,6 +268,7 @@ class HandshakeSites:
         yield from (error.probe for error in self.errors)
         if self.wake:
             yield self.wake
+        yield from self.chosen
 
 
 @dataclass(frozen=True)

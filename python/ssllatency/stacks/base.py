@@ -161,6 +161,10 @@ class SitePlanner(Protocol):
         """Those of the phases of handshakes and of their waits, and which of them can't be seen. ElfError where the image's
         tables are damaged."""
 
+    def chooses(self) -> FunctionSites | None:
+        """Those of the function that chooses the certificate which a server serves; None where the file has none that returns
+        it as it is expected. Unplannable, or ElfError, with the reason where it can't be probed."""
+
 
 class Tables(Protocol):
     """The facts that an image's own tables hold of functions that no symbol names."""

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.load.matrix.servers.certificates import KEY_OPTIONS
 from ssllatency.load.matrix.servers.process import free_ports
 from tests import foreign
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
 from tests.live.commands.handshakes import Shakes, assert_books, labels_of
 from tests.live.commands.snoop import Snoop
+from tests.live.servers.named_certificates import bytes_of, certify, make_named_certificate
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 from tests.live.victims.obedient import obedient
 from tests.waiting import wait_for
@@ -189,38 +189,19 @@ def test_snoop_tells_it_of_calls_that_end_a_handshake(certificates: Path) -> Non
     assert [call["labels"] for call in ends] == [due, {**due, "sni": "b.example", "alpn": None, "peer": "127.0.0.0/24"}]
 
 
+SERVED = ("server_name", "port", "chain", "chain_bytes", "count", "unsuccessful")
 _NAMED = """server {{
     listen 127.0.0.1:{port} ssl; server_name {name};
     ssl_certificate {folder}/{name}.crt; ssl_certificate_key {folder}/{name}.key;
 }}"""
 
 
-def certify(folder: Path, name: str, kind: str, days: int, authority: Path | None = None) -> dict[str, object]:
-    """Makes the certificate of a name, and what is to be told of it; the authority's is sent with it."""
-    pair = make_named_certificate(kind, folder, name, days)
-    text = pair.read_text()
-    if authority:
-        pair.write_text(text + authority.read_text())
-    der = ssl.PEM_cert_to_DER_cert(text)
-    said = subprocess.run(
-        ["openssl", "x509", "-noout", "-serial", "-enddate"], input=text, capture_output=True, text=True, check=True
-    )
-    serial, until = (line.partition("=")[2] for line in said.stdout.splitlines())
-    return {"name": name, "serial": serial.lower(), "not_after_s": ssl.cert_time_to_seconds(until), "size": len(der)}
-
-
-def make_named_certificate(kind: str, folder: Path, name: str, days: int) -> Path:
-    """NAME.crt and NAME.key, signed by themselves."""
-    made = ["openssl", "req", "-x509", "-newkey", *KEY_OPTIONS[kind], "-nodes", "-days", str(days), "-subj", f"/CN={name}"]
-    subprocess.run([*made, "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt"], check=True, capture_output=True)
-    return folder / f"{name}.crt"
-
-
 def test_certificates_by_name_and_after_a_reload(certificates: Path, tmp_path: Path, root: Path | None) -> None:
     """Of two names with one certificate each, one of which is replaced; a resumed handshake serves none."""
     folder = Path(tempfile.mkdtemp(dir=root / "tmp")) if root else tmp_path
     inside = Path("/") / folder.relative_to(root) if root else folder
-    a = certify(folder, "a.example", "RSA-2048", 12, make_named_certificate("ECDSA-P-256", folder, "authority", 400))
+    authority, root_of_it = (make_named_certificate(kind, folder, kind, 400) for kind in ("ECDSA-P-256", "RSA-4096"))
+    a = certify(folder, "a.example", "RSA-2048", 12, authority, root_of_it)
     b = certify(folder, "b.example", "ECDSA-P-256", 3)
     (port,) = free_ports(1)
     named = "".join(_NAMED.format(port=port, name=name, folder=inside) for name in ("a.example", "b.example"))
@@ -239,13 +220,12 @@ def test_certificates_by_name_and_after_a_reload(certificates: Path, tmp_path: P
         shake(port, "b.example")
         server.wait_idle()
     told_ones = [
-        (one["server_name"], one["port"], one.get("chain"), one["count"], one["unsuccessful"], one["certificate"])
-        for one in shakes.document["handshakes"]["certificates"]
+        (*(one.get(name) for name in SERVED), one["certificate"]) for one in shakes.document["handshakes"]["certificates"]
     ]
     due = [
-        ("b.example", port, 0, 2, 0, {**b, "key": "ECDSA P-256"}),
-        ("a.example", port, 1, 1, 0, {**a, "key": "RSA-2048"}),
-        ("b.example", port, 0, 1, 0, {**renewed, "key": "Ed25519"}),
+        ("b.example", port, 0, b["size"], 2, 0, {**b, "key": "ECDSA P-256"}),
+        ("a.example", port, 2, bytes_of(folder / "a.example.crt"), 1, 0, {**a, "key": "RSA-2048"}),
+        ("b.example", port, 0, renewed["size"], 1, 0, {**renewed, "key": "Ed25519"}),
     ]
     for told_one, expected in zip(told_ones, due, strict=True):
         assert told_one[:-1] == expected[:-1]

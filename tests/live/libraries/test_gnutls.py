@@ -22,7 +22,8 @@ from tests.live.clients.slow import PAUSE_S, slow
 from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of
 from tests.live.commands.trace import PROGRAM, Trace, count, counts
 from tests.live.servers.gnutls_serv import GnuTlsServ, gnutls_serv
-from tests.live.servers.nginx import make_certificate
+from tests.live.servers.named_certificates import certify, make_named_certificate
+from tests.live.servers.nginx import Certificate, make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 12
@@ -104,6 +105,26 @@ def test_its_handshakes_have_labels(server: GnuTlsServ) -> None:
     agreed = Counter(single["labels"]["version"] for single in shakes.singles if single["parts_ns"].get("key_exchange"))
     assert agreed == {"TLSv1.3": TIMES, "TLSv1.2": 1}
     assert_books(shakes)
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+def test_the_certificate_that_it_was_given(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """Of two full handshakes, one that is refused and one that fails before; how many others are sent with it isn't known."""
+    facts = certify(tmp_path, "gnutls.example", "RSA-2048", 12, make_named_certificate("RSA-4096", tmp_path, "authority", 9))
+    pair = Certificate(tmp_path / "gnutls.example.crt", tmp_path / "gnutls.example.key")
+    with gnutls_serv(pair) as server, Shakes(server.pid) as shakes:
+        session = ask(server.port, made := bad.context(version))
+        ask(server.port, made, session)
+        ask(server.port, bad.context(version))
+        bad.unknown_ca(server.port)
+        bad.nonsense(server.port)
+    [one] = shakes.document["handshakes"]["certificates"]
+    full = labels_of(shakes.ended("success"), "resumed").count(("no",))
+    assert full == 2
+    assert (one["port"], one["count"], one["unsuccessful"]) == (server.port, full + 1, 1)
+    assert {**facts, "key": "RSA-2048", "issued_by": "itself", "names": 0}.items() <= one["certificate"].items()
+    assert one.keys().isdisjoint({"chain", "chain_bytes"})
+    assert shakes.document["handshakes"]["certificates_untold"] == 0
 
 
 def test_who_shook_hands(tmp_path: Path) -> None:

@@ -56,8 +56,18 @@ def test_certificates_as_openssl_makes_them(key: str, tmp_path: Path) -> None:
     assert (read.key, read.name, read.names, read.serial) == (key, "a.example", 3, "93f156")
     assert (read.issuer, read.issued_by) == ("Órgano", Issuer.ITSELF)
     assert read.size == len(certificate)
+    assert read_certificate(certificate, 0) == read, "as other libraries keep it"
     assert read.not_after_s - read.not_before_s - 12 * 86_400 in (0, 1), "openssl looks at the clock for each"
     assert abs(read.not_before_s - datetime.now(UTC).timestamp()) < 600
+
+
+_ENDING = bytes.fromhex("30000400")  # a sequence and a string of bytes, not of bits
+
+
+@pytest.mark.parametrize("data", [b"", b"\x30\x00", signed(), element(0x30, signed()), element(0x30, signed() + _ENDING)])
+def test_what_is_no_whole_certificate_is_refused(data: bytes) -> None:
+    with pytest.raises(DerError):
+        read_certificate(data, 0)
 
 
 def test_a_serial_of_zero_has_its_digits() -> None:

@@ -102,11 +102,15 @@ def test_snapshots_of_several_hosts_and_of_one_run() -> None:
 
 def test_documents_say_it_and_are_read_again() -> None:
     snapshot = measured(
-        served(process=WORKER, server_name="none"), served(None, port=0, chain=None), by=(Label.PROCESS,), untold=4
+        served(process=WORKER, server_name="none", chain_bytes=5000),
+        served(None, port=0, chain=None),
+        by=(Label.PROCESS,),
+        untold=4,
     )
     document = json.loads(to_json(snapshot))["handshakes"]
     assert document["certificates"][1] == {"count": 3, "unsuccessful": 0, "last_s": NOW_S}
     assert (document["certificates"][0]["process"], document["certificates"][0]["server_name"]) == ("nginx(17)", "none")
+    assert document["certificates"][0]["chain_bytes"] == 5000
     assert "certificates_pending" not in document
     assert from_json(to_json(snapshot)) == snapshot
     waiting = measured(pending=3)
@@ -152,6 +156,11 @@ def test_words(changes: dict[str, object], says: str, bad: bool) -> None:
     (row,) = certificates(Handshakes((), certificates=(served(replace(A, **changes)),)))  # type: ignore[arg-type]
     assert says in row.facts
     assert row.is_bad == bad
+
+
+def test_the_bytes_of_a_chain_are_said_where_they_are_known() -> None:
+    (row,) = certificates(Handshakes((), certificates=(served(chain_bytes=5_000),)))
+    assert "sent with 1 more, 5,000 bytes in all" in row.facts
 
 
 def test_many_are_few_lines_and_the_untold_are_said() -> None:

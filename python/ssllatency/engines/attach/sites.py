@@ -23,6 +23,7 @@ _AARCH64 = tuple(f"x{number}" for number in range(31))
 _REGISTERS = {name: number for names in (_X86_64, _AARCH64) for number, name in enumerate(names)}
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
 # Where the kernel side looks for labels, of which there are more.
+_CERTIFICATE_LABELS = ("certificate", "chain")
 _PLACES = {place.name.lower(): place for place in abi.PlaceOf if place is not abi.PlaceOf.PLACES}
 
 Sites = list[tuple[int, int]]
@@ -182,7 +183,10 @@ def library_record(
         record.types[number] = type_hash
     for number, at in enumerate(offsets.go_fields):
         record.fields[number] = at
-    paths = {**labels, **_socket_paths(offsets), **certificate_paths(labels, offsets)}
+    paths = {**labels, **_socket_paths(offsets)}
+    for name in _CERTIFICATE_LABELS:
+        paths.pop(name, None)  # they lead to no more than a pointer
+    paths |= certificate_paths(labels, offsets)
     for place in _PLACES.keys() & paths.keys():
         path, kept = paths[place], record.paths[_PLACES[place]]
         kept.length, kept.size, kept.bits = len(path.offsets), path.size, path.bits
@@ -200,7 +204,7 @@ def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
 
 
 def certificate_paths(labels: Mapping[str, FieldPath], offsets: SslOffsets) -> dict[str, FieldPath]:
-    """Those into the certificate that a server serves, and to the number of those that it sends with it; none where libcrypto
+    """Those into the certificate that a server serves, and to the stack of those that it sends with it; none where libcrypto
     doesn't show how it keeps them, or a path would be too long."""
     certificate, chain = labels.get("certificate"), labels.get("chain")
     encoding, signature, count = offsets.x509_encoding, offsets.x509_signature, offsets.stack_count
@@ -211,7 +215,7 @@ def certificate_paths(labels: Mapping[str, FieldPath], offsets: SslOffsets) -> d
         "signature_bits": FieldPath((*certificate.offsets, signature), 0),
     }
     if chain is not None and count is not None:
-        paths["chain_length"] = FieldPath((*chain.offsets, count), 4)
+        paths["chain"] = FieldPath((*chain.offsets, count), 0)
     return paths
 
 

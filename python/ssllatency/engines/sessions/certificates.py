@@ -220,20 +220,29 @@ class Certificates:
         return [self._row(key, value, wall_ns) for key, value in rows]
 
     def _row(self, key: abi.ServedKey, value: abi.Served, wall_ns: int) -> ServedCertificate:
+        certificate = self._answers.get(key.certificate)
         return ServedCertificate(
             port=key.port,
             server_name=self._texts.of(key.name) if key.name_known else None,
-            certificate=self._answers.get(key.certificate),
+            certificate=certificate,
             chain=None if value.chain < 0 else value.chain,
             count=value.count,
             unsuccessful=value.unsuccessful,
             last_s=(wall_ns + value.last_ns) / 1e9,
             process=ProcessLabel(key.tgid, self._name_of(key.tgid)) if self._by_process else None,
+            chain_bytes=_chain_bytes(value, certificate),
         )
 
 
 def _over(held: Counter[int], most: int) -> set[int]:
     return {pid for pid, count in held.items() if count > most}
+
+
+def _chain_bytes(value: abi.Served, certificate: CertificateFacts | None) -> int | None:
+    """The bytes of a certificate and of those that were sent with it."""
+    if certificate is None or value.chain < 0 or (value.chain and not value.chain_bytes):
+        return None
+    return certificate.size + int(value.chain_bytes)
 
 
 def _signed(one: abi.Certificate) -> bytes:

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.attach.images import is_go
-from ssllatency.engines.attach.sites import Sites, argument, cookie, packed, site
+from ssllatency.engines.attach.sites import Sites, argument, certificate_paths, cookie, packed, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
@@ -223,6 +223,7 @@ def sites_by_program(first: int, images: Sequence[TracedImage], *, transport: bo
         "at_phase_end": [ends for _, ends in phases_of[False]],
         "at_go_phase_end": [ends for _, ends in phases_of[True]],
         "at_error": [_error_sites(image.plan.handshake, raised=raised) for image in images],
+        "at_go_certificate": [[site(probe) for probe in image.plan.handshake.chosen] for image in images],
         "at_software": [software_sites(image.plan) for image in images],
         "at_wake_set": [[site(wake)] if wake else [] for wake in wakes],
         "at_batch": [batch_sites(image.plan) for image in images],
@@ -245,6 +246,13 @@ def _always_set(image: TracedImage, *, transport: bool) -> tuple[Sites, Sites]:
     offers, sites = _offers_of(image), image.plan.handshake
     watches_transport = transport or is_go(image)  # a goroutine sleeps in its calls
     return phase_sites((*always_watched(sites.calls, offers), *(sites.transport if watches_transport else ())), offers)
+
+
+def shows_certificates(plan: FilePlan) -> bool:
+    """Whether the file shows where the certificates are that its servers serve."""
+    labels = plan.handshake.labels
+    kept = "certificate_bytes" in labels or certificate_paths(labels, plan.offsets)
+    return bool(plan.handshake.chosen or ("signature" in labels and kept))
 
 
 def places_of(plan: FilePlan) -> frozenset[Label]:

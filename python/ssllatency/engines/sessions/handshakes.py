@@ -17,7 +17,7 @@ from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.probing import Programs
-from ssllatency.engines.attach.sites import Sites, certificate_paths
+from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.running import exists
@@ -33,6 +33,7 @@ from ssllatency.engines.sessions.handshake_sites import (
     phase_sites,
     places_of,
     raised_sites,
+    shows_certificates,
     sites_by_program,
     tell_why,
     watched,
@@ -58,7 +59,8 @@ from ssllatency.stacks.registry import LIBRARIES
 _PROGRAMS = Programs(free="at_exit")
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _MORE_BELOW = ("at_phase_end", "at_phase")
-_MORE_OF_GO = ("at_go_phase_end", "at_go_phase")
+_MORE_OF_GO_BELOW = ("at_go_phase_end", "at_go_phase")
+_MORE_OF_GO = (*_MORE_OF_GO_BELOW, "at_go_certificate")
 _TRACEPOINTS = ("at_write", "at_thread_end")
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
@@ -180,7 +182,7 @@ class HandshakeSession:
         """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
         begins, ends = windowed_sites(self._images[number])
         none: dict[str, Sites] = {program: [] for program in (*_MORE_BELOW, *_more_of_go(self._request))}
-        programs = _MORE_OF_GO if is_go(self._images[number]) else _MORE_BELOW
+        programs = _MORE_OF_GO_BELOW if is_go(self._images[number]) else _MORE_BELOW
         return none | dict(zip(programs, (ends, begins), strict=True))
 
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
@@ -359,10 +361,7 @@ class HandshakeSession:
 
     def _certificates(self) -> tuple[ServedCertificate, ...] | None:
         """None where no library shows where they are."""
-        plans = [image.plan for image in self._images if _shows_connections(image)]
-        shown = any(
-            "signature" in plan.handshake.labels and certificate_paths(plan.handshake.labels, plan.offsets) for plan in plans
-        )
+        shown = any(shows_certificates(image.plan) for image in self._images if _shows_connections(image))
         return self._counts.certificates.served() if shown and self._request.read_certificates else None
 
     def forget(self, pids: Collection[int]) -> None:

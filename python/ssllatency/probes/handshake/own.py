@@ -9,7 +9,7 @@ from ssllatency.elf.image import ElfError, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import HandshakeSites, PhaseCall, Probe, Role
-from ssllatency.stacks.base import PhaseSites, SitePlanner, Stack
+from ssllatency.stacks.base import FunctionSites, PhaseSites, SitePlanner, Stack
 from ssllatency.stacks.phases import MissingPart, Transport
 
 
@@ -30,13 +30,30 @@ def plan_own_phases(image: Image, machine: Machine, stack: Stack, planner: SiteP
             unseen.append(MissingPart(sites.name, phrase(reason)))
             continue
         calls.append(call)
+    chosen: tuple[Probe, ...] = ()
+    try:
+        chosen = _chosen(image, code, evidence, planner.chooses(), emulation)
+    except (Unplannable, ElfError) as reason:
+        unseen.append(MissingPart("certificates", phrase(reason)))
     return HandshakeSites(
         calls=tuple(call for call in calls if not isinstance(call.phase, Transport)),
         transport=tuple(call for call in calls if isinstance(call.phase, Transport)),
+        chosen=chosen,
         labels=stack.labels(image),
         missing=tuple(unseen),
         code=evidence.ranges(),
     )
+
+
+def _chosen(
+    image: Image, code: Code, evidence: CodeEvidence, sites: FunctionSites | None, emulation: Emulation
+) -> tuple[Probe, ...]:
+    if sites is None:
+        return ()
+    end = sites.address + sites.size
+    probes = tuple(_probe_of(image, code, (sites.address, end), address, Role.EXIT, emulation) for address in sites.exits)
+    evidence.add(probes, (sites.address, end))
+    return probes
 
 
 def _phase_call(image: Image, code: Code, sites: PhaseSites, emulation: Emulation) -> PhaseCall:
@@ -52,9 +69,13 @@ def _phase_call(image: Image, code: Code, sites: PhaseSites, emulation: Emulatio
 
 
 def _probe(image: Image, code: Code, sites: PhaseSites, address: int, emulation: Emulation) -> Probe:
-    instruction = code.at(address, (sites.start, sites.end))
+    role = Role.ENTRY if address == sites.entry else Role.EXIT
+    return _probe_of(image, code, (sites.start, sites.end), address, role, emulation)
+
+
+def _probe_of(image: Image, code: Code, function: tuple[int, int], address: int, role: Role, emulation: Emulation) -> Probe:
+    instruction = code.at(address, function)
     cost = instruction.cost(emulation) if instruction else None
     if instruction is None or cost is None:
         raise Unplannable(f"its instruction at {address:#x} can't be probed")
-    role = Role.ENTRY if address == sites.entry else Role.EXIT
     return Probe(image.file_offset(address), address, role, instruction.text, cost)

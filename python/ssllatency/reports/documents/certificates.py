@@ -29,6 +29,7 @@ def _served(one: ServedCertificate) -> dict[str, object]:
         "server_name": one.server_name,
         "certificate": {**asdict(certificate), "issued_by": str(certificate.issued_by)} if certificate else None,
         "chain": one.chain,
+        "chain_bytes": one.chain_bytes,
         "count": one.count,
         "unsuccessful": one.unsuccessful,
         "last_s": one.last_s,
@@ -45,6 +46,7 @@ def read_certificates(handshakes: DocumentField) -> tuple[ServedCertificate, ...
 def _read_served(served: DocumentField) -> tuple[object, ServedCertificate]:
     process, port, name = served.optional("process"), served.optional("port"), served.optional("server_name")
     certificate, chain = served.optional("certificate"), served.optional("chain")
+    chain_bytes = served.optional("chain_bytes")
     count = served.get("count").whole()
     unsuccessful = served.get("unsuccessful")
     if unsuccessful.whole() > count:
@@ -58,6 +60,7 @@ def _read_served(served: DocumentField) -> tuple[object, ServedCertificate]:
         unsuccessful=unsuccessful.whole(),
         last_s=served.get("last_s").number(),
         process=ProcessLabel.from_text(process.text()) if process else None,
+        chain_bytes=chain_bytes.whole() if chain_bytes else None,
     )
     return one.identity, one
 

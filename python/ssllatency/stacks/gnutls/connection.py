@@ -18,6 +18,7 @@ _ENTITY = (0,)  # GNUTLS_SERVER (1) or GNUTLS_CLIENT (2), of gnutls/gnutls.h
 _SERVER, _CLIENT = 1, 2
 _MAX_OFFSET = 1 << 16
 _MAX_ENTRY = 96
+_POINTER = 8
 # Cipher suites by the two bytes that name them in TLS, and groups by their numbers: GnuTLS' own, and TLS'.
 _SUITES = {
     b"TLS_AES_128_GCM_SHA256": b"\x13\x01",
@@ -47,8 +48,9 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     client. "in_init" isn't 0 from within the first call of a handshake until it has succeeded. "alert" is the last one that was
     received, "descriptor" the transport: a descriptor, or an application's own pointer.
 
-    "verify_mode" isn't 0 in a server that asks for a certificate; "peer_certificate" points to the peer's where "credentials"
-    is 1. "server_name" and "alpn" are as extension_paths() has them.
+    "certificate_bytes" is the address of a server's certificate and of its length, once it has chosen it. "verify_mode" isn't 0
+    in a server that asks for a certificate; "peer_certificate" points to the peer's where "credentials" is 1. "server_name" and
+    "alpn" are as extension_paths() has them.
     """
     paths = {
         "version": _label(_returned(image, "gnutls_protocol_get_version", 2), 4),
@@ -59,6 +61,7 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
         "in_init": _label(_under_way(image), 1),
         "alert": _label(_returned(image, "gnutls_alert_get", 1), 4),
         "descriptor": _label(_returned(image, "gnutls_transport_get_ptr", 1), 8),
+        "certificate_bytes": _own_certificate(image),
     }
     found = {name: path for name, path in paths.items() if path}
     return {**found, **_certificate_paths(image), **extension_paths(image)}
@@ -139,6 +142,19 @@ def _certificate_paths(image: Image) -> dict[str, FieldPath]:
         "peer_certificate": FieldPath(certificates.path, certificates.size),
         "credentials": FieldPath(kind.path, kind.size),
     }
+
+
+def _own_certificate(image: Image) -> FieldPath | None:
+    """The path to the first of a side's own certificates, whose address gnutls_certificate_get_ours returns, or nothing."""
+    evaluation = _follow(image, "gnutls_certificate_get_ours")
+    addresses = {value for value in evaluation.results if isinstance(value, SymbolicAddress)} if evaluation else set()
+    if len(addresses) != 1:
+        return None
+    address = addresses.pop()
+    if not isinstance(address.base, LoadedField) or len(address.base.path) != 1 or address.base.size != _POINTER:
+        return None
+    path = (*address.base.path, address.offset)
+    return FieldPath(path, 0) if all(0 <= offset < _MAX_OFFSET for offset in path) else None
 
 
 def _under_way(image: Image) -> LoadedField | None:

@@ -51,6 +51,11 @@ class FunctionPlanner:
         named = (function for name in _GROWS for function in program.functions.named(name))
         self._grows = frozenset(function.address for function in named)
 
+    @cached_property
+    def certificates_offset(self) -> int | None:
+        """The offset of the certificates in a tls.Certificate; None: not known. ElfError where types are damaged."""
+        return self._program.types.offset(TLS, "Certificate", "Certificate")
+
     def plan(self, traced: TracedFunction) -> FunctionPlan:
         """The sites of one function. ElfError where the tables of functions are damaged."""
         functions = self._program.functions.named(traced.name)

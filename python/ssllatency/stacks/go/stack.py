@@ -16,7 +16,7 @@ from ssllatency.abi import Convention
 from ssllatency.errors import phrase
 from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, PhaseSites, Stack
 from ssllatency.stacks.go.operations import CLIENT, LEAVING, LIBRARY, OPERATIONS, SERVER
-from ssllatency.stacks.go.traced_functions import FUNCTIONS, KEYS, SERVER_HANDSHAKE, TLS, TracedFunction
+from ssllatency.stacks.go.traced_functions import CHOOSES, FUNCTIONS, KEYS, SERVER_HANDSHAKE, TLS, TracedFunction
 from ssllatency.stacks.phases import MissingPart
 
 if TYPE_CHECKING:
@@ -78,13 +78,24 @@ class GoSites:
 
         return Phases(self._planner, self._minor).plan()
 
+    def chooses(self) -> FunctionSites | None:
+        """Those of a Config's method. Unplannable where a tls.Certificate doesn't begin with what the kernel side reads."""
+        from ssllatency.code.flow import Unplannable
+
+        if self._planner.certificates_offset != 0:
+            raise Unplannable("the program's types don't show where a tls.Certificate has its certificates")
+        return self._function_sites(CHOOSES, 0)
+
     def sites(self, operation: Operation) -> FunctionSites | None:
         """Those of the function that the operation's only symbol names."""
+        return self._function_sites(_TRACED[operation.symbols[0]], operation.convention is Convention.SSL_IO)
+
+    def _function_sites(self, traced: TracedFunction, result: int) -> FunctionSites | None:
         from ssllatency.code.flow import Unplannable
         from ssllatency.stacks.go.functions import FOUND
         from ssllatency.stacks.go.sites import RESULTS
 
-        found = self._planner.plan(_TRACED[operation.symbols[0]])
+        found = self._planner.plan(traced)
         if not found.address:
             return None
         if found.obstacle or found.entry is None:
@@ -97,7 +108,7 @@ class GoSites:
             entry=found.entry.address,
             not_taken=found.entry.not_taken,
             exits=found.exits,
-            result=RESULTS[self._machine][operation.convention is Convention.SSL_IO] if found.exits else "",
+            result=RESULTS[self._machine][result] if found.exits else "",
         )
 
 

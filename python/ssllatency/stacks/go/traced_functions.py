@@ -27,6 +27,7 @@ class Purpose(StrEnum):
     PRIVATE_KEY = "private key"
     KEY_EXCHANGE = "key exchange"
     CERTIFICATE = "certificate"
+    SERVED = "served certificate"
     TICKET = "ticket"
     NEW_TICKET = "new ticket"
     ALERT = "alert"
@@ -73,10 +74,11 @@ TLS, _MLKEM = "crypto/tls", "crypto/internal/fips140/mlkem"
 SERVER_HANDSHAKE, CLIENT_HANDSHAKE = f"{TLS}.(*Conn).serverHandshake", f"{TLS}.(*Conn).clientHandshake"
 
 _SERVERS, _CLIENTS = f"{TLS}.(*serverHandshakeState", f"{TLS}.(*clientHandshakeState"
+_CHOOSES = f"{TLS}.(*Config).getCertificate"
 # Those that call functions of the application's, which a Config holds, with the versions that do: (name, side, since, until).
 _CALLERS = (
     (f"{TLS}.(*Conn).readClientHello", "server", OLDEST, 0),
-    (f"{TLS}.(*Config).getCertificate", "server", OLDEST, 0),
+    (_CHOOSES, "server", OLDEST, 0),
     (f"{TLS}.(*Conn).processCertsFromClient", "server", OLDEST, 0),
     (f"{_SERVERS}).doFullHandshake", "server", OLDEST, 0),
     (f"{_SERVERS}).doResumeHandshake", "server", OLDEST, 0),
@@ -143,6 +145,9 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction("runtime.gopanic", Purpose.PANIC, Shape.ENTRY, always=True),
     TracedFunction("runtime.Goexit", Purpose.PANIC, Shape.ENTRY),
 )
+
+# What returns the certificate that a server serves. It is traced as a caller of the application's as well.
+CHOOSES = TracedFunction(_CHOOSES, Purpose.SERVED, role="server")
 
 # The application's functions, by the fields of a Config that hold them. Clients' session caches are interfaces instead.
 CALLBACKS = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from calendar import timegm
 from codecs import lookup
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from ssllatency.model.certificates import CertificateFacts, Issuer
@@ -57,7 +58,23 @@ _LARGEST_RSA_KEY = 1 << 17  # bits
 
 
 def read_certificate(signed: bytes, signature_length: int) -> CertificateFacts:
-    """The certificate of which `signed` was signed, by a signature of so many bytes. DerError for anything else."""
+    """The certificate of which `signed` was signed, by a signature of so many bytes; with 0, `signed` is all of it. DerError
+    for anything else."""
+    if not signature_length:
+        return replace(_read_signed(_signed_part(signed), 0), size=len(signed))
+    return _read_signed(signed, signature_length)
+
+
+def _signed_part(certificate: bytes) -> bytes:
+    """The part of a whole certificate that was signed."""
+    element = whole(certificate, SEQUENCE)
+    parts = list(element.children())
+    if [part.tag for part in parts] != [SEQUENCE, SEQUENCE, BIT_STRING]:
+        raise DerError("no certificate")
+    return element.content[: parts[0].size]
+
+
+def _read_signed(signed: bytes, signature_length: int) -> CertificateFacts:
     fields = list(whole(signed, SEQUENCE).children())
     if fields and fields[0].tag == _VERSION:
         del fields[0]

@@ -25,7 +25,7 @@ FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib6
 
 
 OWN, OLD = "this machine's", "libgnutls-3.7.1-x86-64"  # the latter has no gnutls_ciphersuite_get, nor gnutls_record_send_file
-LABELS = {"version", "cipher", "group", "signature", "resumed", "in_init", "alert", "descriptor"}
+LABELS = {"version", "cipher", "group", "signature", "resumed", "in_init", "alert", "descriptor", "certificate_bytes"}
 CERTIFICATE = {"verify_mode", "peer_certificate", "credentials"}
 EXTENSIONS = {"server_name", "server_name_length", "alpn", "alpn_length"}
 
@@ -60,9 +60,15 @@ def test_the_session_is_read_by_its_accessors(image: Image, name: str) -> None:
     assert offsets["rwstate"] > 0
     paths = label_paths(image)
     assert paths.keys() == (LABELS | CERTIFICATE | EXTENSIONS) - ({"cipher", "in_init"} if name == OLD else set())
-    deep = {"version", "cipher", "group", "peer_certificate"} | EXTENSIONS
+    deep = {"version", "cipher", "group", "peer_certificate", "certificate_bytes"} | EXTENSIONS
     assert {label for label, path in paths.items() if len(path.offsets) == 2} == deep & paths.keys()
     assert len({path.offsets for path in paths.values()} | {(offsets["rwstate"],)}) == len(paths) + 1
+
+
+def test_its_own_certificate_is_a_datum(image: Image) -> None:
+    """In the first of the certificates that were chosen, behind the key that it is of."""
+    path = label_paths(image)["certificate_bytes"]
+    assert (path.offsets[1], path.size) == (8, 0)
 
 
 def test_what_extensions_bring_lies_behind_a_pointer(image: Image) -> None:

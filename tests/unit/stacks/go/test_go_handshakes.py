@@ -24,7 +24,7 @@ from ssllatency.engines.sessions.handshake_sites import places_of, sites_by_prog
 from ssllatency.model.handshakes import LEFT, Cause, Label
 from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.plan import FilePlan, Role
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, label_paths, runtime_fields, sent_alert
 from ssllatency.stacks.go.handshake.names import names, text_hash
@@ -102,6 +102,9 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     assert {call.operation for call in plan.calls if call.phase is Phase.PRIVATE_KEY} == {"sign", "decrypt"}
     assert {call.operation for call in plan.calls if call.phase is not Phase.PRIVATE_KEY} == {""}
     assert ("crypto/tls.(*ecdheKeyAgreement).generateServerKeyExchange" in phases) <= ("crypto.SignMessage" in phases)
+    assert {probe.role for probe in plan.chosen} == {Role.EXIT}
+    assert {probe.instruction for probe in plan.chosen} == {"ret"}
+    assert {*plan.chosen} <= {*plan.probes()}
     [wait] = plan.transport
     assert (wait.phase, len(wait.ends)) == (Transport.WAIT_PEER, 1)
     assert (plan.missing, plan.state_machine, plan.within_data, plan.errors, plan.wake) == ((), None, False, (), None)

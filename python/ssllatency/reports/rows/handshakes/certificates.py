@@ -77,7 +77,8 @@ def _facts(certificate: CertificateFacts, one: ServedCertificate) -> Iterator[st
     yield _issuer(certificate)
     yield f"{certificate.size:,} bytes"
     if one.chain is not None:
-        yield f"sent with {one.chain} more" if one.chain else "sent alone"
+        together = f", {one.chain_bytes:,} bytes in all" if one.chain_bytes else ""
+        yield f"sent with {one.chain} more{together}" if one.chain else "sent alone"
 
 
 def _validity(certificate: CertificateFacts, at_s: float) -> str:
