@@ -13,7 +13,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.rows.cost import cost_line, cost_sentences
-from ssllatency.reports.text.page import Page
+from ssllatency.reports.text.page import WIDTH, Page
 from ssllatency.reports.text.trace import render
 
 COST = TracingCost(
@@ -75,15 +75,23 @@ def test_one_line_has_all_that_matters() -> None:
     assert cost_line(COST) == f"{own} (excluding cache effects)."
     assert cost_line(replace(COST, seen_ns=1_000_000)) == f"{own} (2.0 % with cache effects)."
     others = replace(COST, other_hits=20, other_ns=14_000, elsewhere_ns=5)
-    assert cost_line(others) == f"{own} (excluding cache effects), and 14.0 us of processes that use the same files."
-    assert cost_line(replace(others, hits=0)) == "Cost of tracing: 14.0 us of processes that use the same files."
+    assert cost_line(others) == f"{own.replace('traced processes', 'targets')} (excluding cache effects), 14.0 us of others'."
+    assert len(cost_line(others)) <= WIDTH, "one line"
+    assert cost_line(replace(others, hits=0)) == "Cost of tracing: 14.0 us of CPU time of other processes."
+
+
+def test_a_note_is_said_once_in_a_run_of_intervals() -> None:
+    first, later = replace(busy(), notes=("One.",)), replace(busy(), notes=("One.", "Two."))
+    assert render(first).count("Note: One.") == 1
+    text = render(later, before=first)
+    assert (text.count("Note: One."), text.count("Note: Two.")) == (0, 1)
 
 
 def test_the_report_ends_with_it() -> None:
     costly = replace(busy(), cost=replace(COST, other_hits=20, other_ns=14_000, elsewhere_ns=3_000_000))
     lines = [line for line in render(costly).splitlines() if "CPU time" in line or "Programs" in line]
     assert len(lines) == 1
-    assert lines[0].startswith("Cost of tracing: 1.4 % of the traced processes' CPU time")
+    assert lines[0].startswith("Cost of tracing: 1.4 % of the targets' CPU time")
     verbose = render(costly, Page(verbose=True))
     assert "1000 probe hits, 700 ns each" in verbose
     assert "Programs that aren't at probes took 3.00 ms" in verbose

@@ -12,6 +12,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.output.printing import tell
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import FilePlan, OperationPlan, Probe, Role
+from ssllatency.reports.text.page import WIDTH
 from ssllatency.targets import Process, mapped_files
 from ssllatency.tracing.links import others
 from ssllatency.tracing.links.others import OtherUsers, maps_any, who_pays
@@ -31,27 +32,36 @@ def images(*operations: OperationPlan) -> list[TracedImage]:
 @pytest.mark.parametrize(
     ("operations", "costs", "price"),
     [
-        ((planned("SSL_read", Cost.EMULATED),), COSTS, "about 1.30 us a call"),
+        ((planned("SSL_read", Cost.EMULATED),), COSTS, "1.30 us a call"),
         (
             (planned("SSL_read", Cost.EMULATED), planned("SSL_read_ex", Cost.SINGLE_STEPPED)),
             COSTS,
-            "about 1.30 us a call, up to 14.7 us",
+            "up to 14.7 us a call",
         ),
-        ((planned("SSL_free", Cost.SINGLE_STEPPED),), COSTS, "about 1.30 us a call"),
-        ((planned("SSL_read", Cost.EMULATED),), None, "two traps into the kernel a call"),
+        ((planned("SSL_free", Cost.SINGLE_STEPPED),), COSTS, "1.30 us a call"),
+        ((planned("SSL_read", Cost.EMULATED),), None, "two traps a call"),
     ],
 )
 def test_the_price_is_this_machines(operations: tuple[OperationPlan, ...], costs: HitCosts | None, price: str) -> None:
     sentence = who_pays([Process(7, 1, "curl", 0)], images(*operations), costs)
-    assert f"pays for the probes as well ({price}): curl (PID 7); --links process spares them." in sentence
-    assert len(sentence) < 160
+    assert sentence.startswith(f"The probes cost 1 other process {price}: curl")
+    assert sentence.endswith("; --links process spares them.")
+    assert len(f"Note: {sentence}") <= WIDTH
 
 
 def test_many_others_are_a_short_sentence() -> None:
     many = [Process(pid, 1, f"server-{pid % 100}", 0) for pid in range(1, 5001)]
     sentence = who_pays(many, [], None)
-    assert sentence.startswith("5000 other processes map the same files and pay ")
-    assert len(sentence) < 600
+    assert sentence.startswith("The probes cost 5000 other processes two traps a call;")
+    assert len(f"Note: {sentence}") <= WIDTH
+
+
+def test_as_many_names_as_one_line_has_room_for() -> None:
+    six = [Process(number, 1, ("python", "postgres: writer", "x" * 40)[number % 3], 0) for number in range(6)]
+    ending = "; --links process spares them."
+    assert who_pays(six[::3], [], COSTS) == f"The probes cost 2 other processes 1.30 us a call: python{ending}"
+    assert who_pays(six, [], COSTS) == f"The probes cost 6 other processes 1.30 us a call: python, ...{ending}"
+    assert who_pays(six[2::3], [], None) == f"The probes cost 2 other processes two traps a call{ending}"
 
 
 def test_an_option_is_only_named_where_the_command_has_it() -> None:
@@ -61,7 +71,7 @@ def test_an_option_is_only_named_where_the_command_has_it() -> None:
 
 
 def test_a_name_controls_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(who_pays([Process(7, 1, "x\x1b[2J\r\n\u202ey", 0)], [], None))
+    tell(who_pays([Process(7, 1, "x\x1b[2J\r\n\u202ey", 0)], [], None, has_links_option=False))
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert said.rstrip("\n").isprintable()

@@ -13,10 +13,13 @@ def cost_line(cost: TracingCost | None) -> str:
         return ""
     is_seen = cost.seen_ns is not None and cost.cpu_ns
     caches = f"{share(cost.seen_ns or 0, cost.cpu_ns or 0)} with" if is_seen else "excluding"
-    own = f"{_paid(cost)} ({caches} cache effects)" if cost.hits else ""
-    others = f"{duration(cost.other_ns)} of processes that use the same files" if cost.other_hits else ""
-    paid = ", and ".join(filter(None, (own, others)))
-    return f"Cost of tracing: {paid}." if paid else ""
+    beside = f"({caches} cache effects)"
+    if not cost.other_hits:
+        return f"Cost of tracing: {_paid(cost)} {beside}." if cost.hits else ""
+    others = duration(cost.other_ns)
+    if not cost.hits:
+        return f"Cost of tracing: {others} of CPU time of other processes."
+    return f"Cost of tracing: {_paid(cost, 'the targets')} {beside}, {others} of others'."
 
 
 def cost_sentences(cost: TracingCost | None) -> list[str]:
@@ -44,10 +47,10 @@ def cost_sentences(cost: TracingCost | None) -> list[str]:
     return sentences
 
 
-def _paid(cost: TracingCost) -> str:
+def _paid(cost: TracingCost, whose: str = "the traced processes") -> str:
     least = "at least " if cost.run_ns is None else ""
     if cost.cpu_ns:
-        return f"{least}{share(cost.total_ns, cost.cpu_ns)} of the traced processes' CPU time"
+        return f"{least}{share(cost.total_ns, cost.cpu_ns)} of {whose}' CPU time"
     return f"{least}{duration(cost.total_ns)} of CPU time"
 
 

@@ -79,6 +79,7 @@ def costs(cost: TracingCost | None, page: Page) -> list[list[str]]:
     return [page.wrapped(sentence, hanging="  ") for sentence in sentences]
 
 
-def notes(sentences: Iterable[str], page: Page) -> list[list[str]]:
-    """A block for each sentence that its reader wasn't told before."""
-    return [page.wrapped(f"Note: {sentence}", hanging="  ") for sentence in sentences if sentence not in page.told]
+def notes(sentences: Iterable[str], page: Page, before: Snapshot | None = None) -> list[list[str]]:
+    """A block for each sentence that its reader wasn't told before, be it in the report of the interval `before`."""
+    told = page.told if before is None else page.told.union(before.notes)
+    return [page.wrapped(f"Note: {sentence}", hanging="  ") for sentence in sentences if sentence not in told]

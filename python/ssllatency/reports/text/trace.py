@@ -28,12 +28,12 @@ _BOUNDS = "In brackets: 95 % bounds, where there were enough windows for them."
 
 def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False, before: Snapshot | None = None) -> str:
     """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section. `before`: the
-    interval that was reported before this one, whose heading needn't be repeated."""
+    interval that was reported before this one, whose heading and notes needn't be repeated."""
     beyond = [
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, width=page.width),
         *costs(snapshot.cost, page),
-        *notes(snapshot.notes, page),
+        *notes(snapshot.notes, page, before),
     ]
     return joined([heading(snapshot, page.width, before), *_functions(snapshot, page, by_process), *beyond])
 

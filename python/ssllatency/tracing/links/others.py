@@ -9,7 +9,7 @@ time, as a machine may have thousands.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from ssllatency.engines.base import TracedImage
@@ -18,11 +18,12 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts, cost_ns
-from ssllatency.targets import Identity, Numbers, Process, listing, mapped_files, process_of
+from ssllatency.targets import Identity, Numbers, Process, mapped_files, process_of
 from ssllatency.targets.processes import all_pids
-from ssllatency.units import counted, duration
+from ssllatency.units import counted, duration, printable
 
 _FIRST_LOOK_S, _MOST_LOOK_S = 0.1, 0.02  # how long a look takes: all of most machines at the first, little of each later one
+_LINE, _MOST_NAMES = 94, 4  # characters that leave a note of a report, "Note: " before it, on one line
 _MOST_HEARD = 64  # processes that wait to be asked once more whether they are targets
 
 
@@ -97,24 +98,32 @@ def maps_any(pid: int, files: Collection[Identity]) -> bool:
 def who_pays(
     others: Sequence[Process], images: Iterable[TracedImage], costs: HitCosts | None, *, has_links_option: bool = True
 ) -> str:
-    """Say which other processes pay for shared links, how much a call, and how to spare them, where the command has an option
-    for that. `costs` are this machine's; None where they aren't known."""
-    verbs = "maps the same files and pays" if len(others) == 1 else "map the same files and pay"
+    """Say in one line which other processes pay for shared links, how much a call, and how to spare them, where the command has
+    an option for that: of their names as many as the line has room for. `costs` are this machine's; None where they aren't
+    known."""
+    beginning = f"The probes cost {counted(len(others), 'other process')} {_price(images, costs)}"
     advice = "; --links process spares them" if has_links_option else ""
-    return (
-        f"{counted(len(others), 'other process')} {verbs} for the probes as well ({_price(images, costs)}):"
-        f" {listing.named(others)}{advice}."
-    )
+    sentences = [f"{beginning}: {names}{advice}." for names in _names(others)]
+    return next((sentence for sentence in sentences if len(printable(sentence)) <= _LINE), f"{beginning}{advice}.")
+
+
+def _names(others: Sequence[Process]) -> Iterator[str]:
+    """Their names, fewer and fewer."""
+    names = list(dict.fromkeys(process.comm for process in others))
+    if len(others) == 1:
+        yield f"{names[0]} (PID {others[0].pid})"
+    for most in range(len(names[:_MOST_NAMES]), 0, -1):
+        yield ", ".join([*names[:most], *(["..."] if most < len(names) else [])])
 
 
 def _price(images: Iterable[TracedImage], costs: HitCosts | None) -> str:
     if costs is None:
-        return "two traps into the kernel a call"
+        return "two traps a call"
     files = [image.plan for image in images]
     calls = [plan for file in files for plan in file.operations if not BY_NAME[plan.operation].only_entry]
     machines = [machine for file in files if (machine := file.handshake.state_machine)]
     prices = sorted(cost_ns(plan, costs) for plan in (*calls, *machines)) or [2 * costs.emulated]
-    return f"about {duration(prices[0])} a call{f', up to {duration(prices[-1])}' if prices[-1] >= 1.5 * prices[0] else ''}"
+    return f"{'up to ' if prices[-1] >= 1.5 * prices[0] else ''}{duration(prices[-1])} a call"
 
 
 def _pids() -> list[int]:

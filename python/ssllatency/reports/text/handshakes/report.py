@@ -30,7 +30,7 @@ from ssllatency.reports.words.parts import part_names
 
 def render(snapshot: Snapshot, page: Page = PLAIN, before: Snapshot | None = None) -> str:
     """The report, ending in a newline; "" where handshakes weren't measured. ASCII unless the page shows more. `before`: the
-    interval that was reported before this one, whose heading and certificates needn't be repeated."""
+    interval that was reported before this one, whose heading, certificates and notes needn't be repeated."""
     return joined(blocks(snapshot, page, before)) if snapshot.handshakes else ""
 
 
@@ -52,7 +52,7 @@ def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> li
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, handshakes, width=page.width),
         *costs(snapshot.cost, page),
-        *notes(loss_rows.notes(snapshot), page),
+        *notes(loss_rows.notes(snapshot), page, before),
         _diagnosis(handshakes, snapshot.duration_s, page),
     ]
 
