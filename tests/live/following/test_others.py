@@ -89,7 +89,7 @@ def test_where_links_are_shared_it_is_said_at_once_who_pays(server: Late, other:
     assert breakpoints(other) == 0
     assert count(trace.document, "SSL_do_handshake") == 3
     (sentence,) = sentences(trace)
-    assert f"{NAME} (PID {other.process.pid})" in sentence or "more" in sentence
+    assert sentence.startswith("The probes cost ")  # names are left out where the line has no room for them
     assert "--links process spares them" in sentence
 
 
@@ -116,9 +116,10 @@ def test_of_one_that_comes_later_it_is_said_then(certificates: Path, tmp_path: P
             newcomer.do("load")
             trace.wait_until_said(PAYS)
             assert breakpoints(newcomer) > 0
+            name = Path(f"/proc/{newcomer.process.pid}/comm").read_text().strip()
     (sentence,) = sentences(trace)
-    assert sentence.startswith("1 other process maps the same files and pays ")
-    assert f"(PID {newcomer.process.pid})" in sentence
+    assert sentence.startswith("The probes cost 1 other process ")
+    assert f": {name}" in sentence
 
 
 def copied_libraries(folder: Path) -> tuple[str, ...]:
