@@ -30,6 +30,14 @@ class CoreCost:
 
 
 @dataclass(frozen=True)
+class PayingProcess:
+    """A process that isn't traced and maps a traced file, so that it pays for probes that are shared."""
+
+    pid: int
+    comm: str
+
+
+@dataclass(frozen=True)
 class TracingCost:
     """The cost of tracing. Times are nanoseconds of processor time, which the processes pay that hit the probes.
 
@@ -40,7 +48,8 @@ class TracingCost:
     programs that aren't at probes, as where threads are switched, on the whole machine. `seen_ns`: what tracing took by the
     traced processes' CPU time for each read and write system call meanwhile, and before and after, with what hits push out of
     caches; None where it isn't known. `attach_ns`: the tracer's own processor time for setting the probes at first, and for
-    removing them at last once that is done; None likewise.
+    removing them at last once that is done; None likewise. `others`: those that aren't traced and share probes, as they were
+    found, at most `MOST_OTHERS` of them.
     """
 
     hits: int
@@ -54,6 +63,7 @@ class TracingCost:
     cores: tuple[CoreCost, ...] = ()
     seen_ns: int | None = None
     attach_ns: int | None = None
+    others: tuple[PayingProcess, ...] = ()
 
     @property
     def total_ns(self) -> int:
@@ -75,6 +85,7 @@ class Moment:
     done: Mapping[int, tuple[int, int]]
 
 
+MOST_OTHERS = 1_000
 _KNOWN = ("hits", "kernel_ns", "other_hits", "other_ns", "elsewhere_ns")
 _PERHAPS = ("run_ns", "cpu_ns", "seen_ns", "attach_ns")
 _OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name != "pid")
@@ -122,7 +133,8 @@ def merge(costs: Sequence[TracingCost | None], *, one_host: bool) -> TracingCost
         for pid, parts in sorted(by_pid.items())
     )
     cores = (CoreCost(core, cost_ns) for core, cost_ns in sorted(by_core.items()))
-    return TracingCost(**sums, processes=tuple(processes), cores=tuple(cores))  # type: ignore[arg-type]
+    others = tuple(dict.fromkeys(other for cost in known for other in cost.others))
+    return TracingCost(**sums, processes=tuple(processes), cores=tuple(cores), others=others)  # type: ignore[arg-type]
 
 
 def _since(later: TracingCost | ProcessCost, earlier: TracingCost | ProcessCost, names: Iterable[str]) -> dict[str, int | None]:

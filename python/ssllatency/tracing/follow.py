@@ -19,6 +19,7 @@ from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.engines.rules import Rules
 from ssllatency.engines.source import FollowingSource
 from ssllatency.errors import SsllatencyError, TooManyOpenFiles
+from ssllatency.model.cost import MOST_OTHERS, PayingProcess
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
 from ssllatency.stacks.file_names import has_library_name
@@ -187,6 +188,8 @@ class Follower:
         """Says once, when there are any, which other processes pay for the links that the targets share."""
         others = self._others.look() if self._others else []
         if self._others and others:
+            paying = (PayingProcess(process.pid, process.comm) for process in others[:MOST_OTHERS])
+            self._attachment.processes.others = tuple(paying)
             self._notes.say(self._others.sentence(others, self._attachment.images, self._hit_costs()))
             self._others = None
 

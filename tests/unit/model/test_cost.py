@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost, difference, merge
+from ssllatency.model.cost import CoreCost, PayingProcess, ProcessCost, TracingCost, difference, merge
 
 EARLIER = TracingCost(
     10, 5_000, 1_000, 100_000, 4, 2_000, 50, (ProcessCost(7, 10, 5_000, 1_000, 100_000),), (CoreCost(0, 6_000),)
@@ -87,6 +87,13 @@ def test_a_sum_on_one_host_keeps_processes_and_processors() -> None:
         (ProcessCost(7, 35, 17_500, 4_500, 500_000), ProcessCost(8, 5, 2_500, 500, None)),
         (CoreCost(0, 22_000), CoreCost(1, 3_000)),
     )
+
+
+def test_others_who_pay_are_each_told_once_and_on_one_host_only() -> None:
+    one, two = PayingProcess(300, "curl"), PayingProcess(301, "wget")
+    costs = [replace(EARLIER, others=(one,)), replace(LATER, others=(one, two))]
+    assert difference(costs[1], costs[0]) == replace(difference(LATER, EARLIER) or LATER, others=(one, two))
+    assert [cost.others for one_host in (True, False) if (cost := merge(costs, one_host=one_host))] == [(one, two), ()]
 
 
 def test_a_sum_over_hosts_has_only_totals() -> None:

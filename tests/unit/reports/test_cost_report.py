@@ -10,7 +10,7 @@ import pytest
 from tests.unit.reports.report_samples import busy
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
+from ssllatency.model.cost import CoreCost, PayingProcess, ProcessCost, TracingCost
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.rows.cost import cost_line, cost_sentences
 from ssllatency.reports.text.page import WIDTH, Page
@@ -49,6 +49,15 @@ def test_others_who_pay_are_told_of() -> None:
         "Processes that aren't traced paid 14.0 us of CPU time for 20 probe hits, as they use the same files: --links process"
         " spares them."
     )
+
+
+def test_others_are_named_up_to_a_number_of_them() -> None:
+    others = tuple(PayingProcess(pid, "curl") for pid in range(1, 19))
+    [_, few] = cost_sentences(replace(COST, others=others[:2]))
+    [_, many] = cost_sentences(replace(COST, others=others))
+    assert few == "Processes that aren't traced and share the probes: curl (PID 1), curl (PID 2)."
+    assert many.endswith("curl (PID 16), 2 more.")
+    assert cost_line(replace(COST, others=others)) == cost_line(COST)
 
 
 def test_programs_elsewhere_are_told_of() -> None:
@@ -113,9 +122,10 @@ def test_what_stands_on_the_terminal_already_is_not_said_again() -> None:
         replace(COST, other_hits=3, other_ns=4, elsewhere_ns=5),
         replace(COST, seen_ns=6),
         replace(COST, attach_ns=30_000_000),
+        replace(COST, others=(PayingProcess(300, "curl"), PayingProcess(301, "wget"))),
         TracingCost(0, 0, 0, 0),
     ],
-    ids=["usual", "unknown parts", "others", "seen", "attaching", "nothing"],
+    ids=["usual", "unknown parts", "of others", "seen", "attaching", "others", "nothing"],
 )
 def test_a_document_holds_all_of_it(cost: TracingCost) -> None:
     snapshot = replace(busy(), cost=cost)

@@ -16,7 +16,7 @@ from ssllatency.engines.follow.following import Following
 from ssllatency.engines.read.io_calls import IoCalls
 from ssllatency.errors import SsllatencyError
 from ssllatency.host.processors import tickless
-from ssllatency.model.cost import TracingCost
+from ssllatency.model.cost import PayingProcess, TracingCost
 from ssllatency.model.sampling import Work
 from ssllatency.model.snapshot import Target
 
@@ -24,7 +24,8 @@ from ssllatency.model.snapshot import Target
 class Processes:
     """The processes that one attachment traces, or several do that are attached to the same ones.
 
-    `targets`, `notes` and `late` (those that ran before what they map was traced) are filled by whoever finds the processes.
+    `targets`, `notes`, `late` (those that ran before what they map was traced) and `others` (those that share the probes and
+    aren't traced) are filled by whoever finds the processes.
     `following` keeps the set of them, where the request asks for that and the machine can; `unfollowed` says why it can't.
     `meter` measures what their probes cost, where that is asked for.
     """
@@ -34,6 +35,7 @@ class Processes:
         self.notes: list[str] = []
         self.late: set[int] = set()
         self._late_forgotten = 0
+        self.others: tuple[PayingProcess, ...] = ()
         self.when_ended: list[Callable[[Collection[int]], None]] = []  # what closes an attachment's links of processes
         self.following: Following | None = None
         self.unfollowed = ""
@@ -88,6 +90,8 @@ class Processes:
     def cost(self) -> TracingCost | None:
         """The cost of tracing so far, None where that isn't known."""
         cost = self.meter.read(self.targets) if self.meter else None
+        if cost and self.others:
+            cost = replace(cost, others=self.others)
         if cost and self.around:
             cost = replace(cost, attach_ns=self.attach_ns())
         seen = self.around.share() if self.around else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ssllatency.model.cost import CoreCost, ProcessCost, TracingCost
+from ssllatency.model.cost import CoreCost, PayingProcess, ProcessCost, TracingCost
 from ssllatency.reports.documents.fields import DocumentField
 
 
@@ -14,6 +14,8 @@ def cost_fields(cost: TracingCost) -> dict[str, object]:
     values = {"share": cost.share, **asdict(cost)}
     if cost.attach_ns is None:
         del values["attach_ns"]
+    if not cost.others:
+        del values["others"]
     return {"cost": values}
 
 
@@ -34,6 +36,7 @@ def read_cost(root: DocumentField) -> TracingCost | None:
         attach_ns=_perhaps(attach) if (attach := cost.optional("attach_ns")) else None,
         processes=cost.get("processes").rows(_read_process, "pid"),
         cores=cost.get("cores").rows(_read_core, "core"),
+        others=others.rows(_read_other, "pid and comm") if (others := cost.optional("others")) else (),
     )
 
 
@@ -45,6 +48,11 @@ def _read_process(process: DocumentField) -> tuple[object, ProcessCost]:
 def _read_core(core: DocumentField) -> tuple[object, CoreCost]:
     number = core.get("core").whole()
     return number, CoreCost(number, core.get("cost_ns").whole())
+
+
+def _read_other(other: DocumentField) -> tuple[object, PayingProcess]:
+    process = PayingProcess(other.get("pid").whole(), other.get("comm").text())
+    return process, process
 
 
 def _perhaps(value: DocumentField) -> int | None:

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
-from ssllatency.model.cost import TracingCost
+from collections.abc import Sequence
+
+from ssllatency.model.cost import PayingProcess, TracingCost
 from ssllatency.units import counted, duration, share
+
+_MOST_NAMES = 16
 
 
 def cost_line(cost: TracingCost | None) -> str:
@@ -42,6 +46,8 @@ def cost_sentences(cost: TracingCost | None) -> list[str]:
             f"Processes that aren't traced paid {duration(cost.other_ns)} of CPU time for {hits}, as they use the same files:"
             " --links process spares them."
         )
+    if cost.others:
+        sentences.append(f"Processes that aren't traced and share the probes: {_names(cost.others)}.")
     if cost.elsewhere_ns:
         sentences.append(f"Programs that aren't at probes took {duration(cost.elsewhere_ns)} of CPU time on the whole machine.")
     return sentences
@@ -52,6 +58,12 @@ def _paid(cost: TracingCost, whose: str = "the traced processes") -> str:
     if cost.cpu_ns:
         return f"{least}{share(cost.total_ns, cost.cpu_ns)} of {whose}' CPU time"
     return f"{least}{duration(cost.total_ns)} of CPU time"
+
+
+def _names(others: Sequence[PayingProcess]) -> str:
+    names = [f"{process.comm} (PID {process.pid})" for process in others[:_MOST_NAMES]]
+    beyond = [f"{len(others) - _MOST_NAMES} more"] if len(others) > _MOST_NAMES else []
+    return ", ".join(names + beyond)
 
 
 def _each(cost: TracingCost) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.tracing.follow.following import NEW, OLD, Kernel, Session, mapped_file
 
+from ssllatency.model.cost import PayingProcess
 from ssllatency.targets import Selection
 
 PAY = re.compile(r"^The probes cost (\d+) other process(?:es)? .*? a call(?:: (.*?))?(?:; --links|\.$)")
@@ -25,6 +26,7 @@ def test_it_is_said_once_who_else_pays_for_shared_links(kernel: Kernel, capsys: 
     session = Session(kernel, [file], Selection(pids=(OLD,)))
     session.look()
     assert paying(session) == [("1", "other")]
+    assert session.attachment.processes.others == (PayingProcess(300, "other"),)
     assert "--links process spares them" in capsys.readouterr().err
     kernel.others.add(302)
     kernel.map(302, file)
