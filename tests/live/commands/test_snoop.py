@@ -165,7 +165,7 @@ def test_head_ends_it_without_a_word(certificates: Path) -> None:
                 output, errors = process.communicate(timeout=30)
     assert links
     assert output.count("\n") == 3
-    assert [line for line in errors.splitlines() if "for the probes as well" not in line] == []
+    assert [line for line in errors.splitlines() if "The probes cost " not in line] == []
     assert links_left(links) == set()
 
 

@@ -20,7 +20,7 @@ from ssllatency.reports.text.page import Page, wrapped
 from ssllatency.units import counted, seconds
 
 LEAST = (80, 24)
-_ENDS = (". ", "; ", " (")  # of sentences and clauses
+_ENDS = (". ", "; ", ": ", " (")  # of sentences and clauses
 _KEYS = {
     "?": "help",
     "q": "quit",

@@ -196,9 +196,9 @@ def test_of_what_is_lost_both_number_and_noun_are_seen(
 
 
 def test_a_notice_that_is_too_long_ends_with_a_clause() -> None:
-    whole = "8 other processes map the same files and pay for the probes as well (about 9 us a call). --links process does not."
-    assert clauses(whole, 80) == "8 other processes map the same files and pay for the probes as well"
-    assert clauses(whole, 100) == whole[: whole.index(". --links")]
+    whole = "The probes cost 8 other processes up to 9.00 us a call: nginx, postgres, python3; --links process spares them."
+    assert clauses(whole, 60) == "The probes cost 8 other processes up to 9.00 us a call"
+    assert clauses(whole, 80) == whole[: whole.index("; --links")]
     assert clauses(whole, len(whole)) == whole
     assert clauses("x" * 99, 80) == "x" * 99
 
