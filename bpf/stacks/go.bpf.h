@@ -101,7 +101,45 @@ static __always_inline bool holds_go_socket(__u64 interface, const struct ssll_l
 
 enum {
 	GO_WRAPPERS = 2, /* around a socket, at most */
+	GO_TYPE_KIND = 23,
+	GO_KIND_MASK = 31,
+	GO_INTERFACE = 20,
+	GO_POINTER = 22,
+	GO_STRUCT = 25,
+	GO_POINTED_TYPE = 48, /* in the type of a pointer */
+	GO_FIELDS = 56,       /* in the type of a struct */
+	GO_FIELD_TYPE = 8,
 };
+
+static __always_inline bool is_go_kind(__u64 type, __u8 kind)
+{
+	__u8 found = 0;
+
+	return type && !bpf_probe_read_user(&found, sizeof(found), (void *)(type + GO_TYPE_KIND)) &&
+	       (found & GO_KIND_MASK) == kind;
+}
+
+/* The pointer at this address; 0 where it can't be read. */
+static __always_inline __u64 go_pointer_at(__u64 address)
+{
+	__u64 pointer = 0;
+
+	bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address);
+	return pointer;
+}
+
+/* Whether what an interface at this address holds, or points to, is a struct whose first field is an interface. */
+static __always_inline bool holds_go_wrapper(__u64 interface)
+{
+	__u64 itab = go_pointer_at(interface), type = itab ? go_pointer_at(itab + GO_ITAB_TYPE) : 0;
+
+	if (is_go_kind(type, GO_POINTER))
+		type = go_pointer_at(type + GO_POINTED_TYPE);
+	if (!is_go_kind(type, GO_STRUCT))
+		return false;
+	type = go_pointer_at(type + GO_FIELDS); /* 0 where it has none */
+	return type && is_go_kind(go_pointer_at(type + GO_FIELD_TYPE), GO_INTERFACE);
+}
 
 /*
  * The address of the interface that holds the socket which the connection reads from: that of the connection itself, whose conn
@@ -116,6 +154,8 @@ __noinline __u64 go_socket_of(__u64 connection, const struct ssll_library *libra
 	for (__u32 i = 0; i <= GO_WRAPPERS; i++) {
 		if (holds_go_socket(connection, library))
 			return connection;
+		if (i == GO_WRAPPERS || !holds_go_wrapper(connection))
+			return 0;
 		if (bpf_probe_read_user(&connection, sizeof(connection), (void *)(connection + GO_INTERFACE_DATA)))
 			return 0;
 	}

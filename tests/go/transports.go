@@ -27,6 +27,38 @@ type hidden struct {
 	net.Conn
 }
 
+// The same by way of a pointer: what lies behind that pointer in memory is another object's.
+type pointing struct{ *state }
+
+type state struct {
+	net.Conn
+	number int
+}
+
+// One that lies before another one, of a connection on which nothing happens.
+func neighbour(conn, idle net.Conn) net.Conn {
+	both := &[2]pointing{{&state{conn, 1}}, {&state{idle, 2}}}
+	return &both[0]
+}
+
+// It reads and writes another socket than the one that comes first.
+type second struct {
+	net.Conn
+	used net.Conn
+}
+
+func (s *second) Read(data []byte) (int, error) {
+	return s.used.Read(data)
+}
+
+func (s *second) Write(data []byte) (int, error) {
+	return s.used.Write(data)
+}
+
+func secondOfTwo(conn, idle net.Conn) net.Conn {
+	return &second{idle, conn}
+}
+
 // A goroutine of its own reads the socket.
 type pumped struct {
 	net.Conn
@@ -78,6 +110,16 @@ func dialled(network, address string) pair {
 	}
 }
 
+// With something around the server's end, in which there is also a connection on which nothing happens.
+func besideIdle(wrap func(conn, idle net.Conn) net.Conn) pair {
+	connect := dialled("tcp", "127.0.0.1:0")
+	idle, _ := connect()
+	return func() (net.Conn, net.Conn) {
+		server, client := connect()
+		return wrap(server, idle), client
+	}
+}
+
 func pairs(transport string) pair {
 	switch transport {
 	case "tcp":
@@ -86,6 +128,10 @@ func pairs(transport string) pair {
 		return dialled("unix", fmt.Sprintf("@ssllatency-test-%d", os.Getpid()))
 	case "pipe":
 		return net.Pipe
+	case "neighbour":
+		return besideIdle(neighbour)
+	case "second-of-two":
+		return besideIdle(secondOfTwo)
 	}
 	wraps := map[string]func(net.Conn) net.Conn{
 		"wrapped":       func(conn net.Conn) net.Conn { return wrapped{conn} },

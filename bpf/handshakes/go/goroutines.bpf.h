@@ -163,7 +163,10 @@ enum {
 	GO_WAIT_TO_READ = 'r', /* the mode of a wait for a socket */
 };
 
-/* The part that a wait of the goroutine counts in: none where it waits for something else than the connection's socket. */
+/*
+ * The part that a wait of the goroutine counts in: none where it waits for something else than the connection's socket. Where
+ * the socket is within something else, that may as well wait for another one of its own.
+ */
 static __always_inline __u8 part_of_go_wait(const struct pt_regs *ctx, __u64 connection, const struct ssll_library *library)
 {
 	__u64 polled = 0, socket = go_socket_of(connection, library);
@@ -171,7 +174,7 @@ static __always_inline __u8 part_of_go_wait(const struct pt_regs *ctx, __u64 con
 	if (!socket || !read_place(socket, library, SSLL_PLACE_OF_POLLED, &polled))
 		return SSLL_PART_WAIT_UNKNOWN;
 	if (polled != REGISTER(ctx, GO_FIRST_ARGUMENT))
-		return 0;
+		return socket == connection ? 0 : SSLL_PART_WAIT_UNKNOWN;
 	return (__u8)go_result(ctx, 1) == GO_WAIT_TO_READ ? SSLL_PART_WAIT_PEER : SSLL_PART_WAIT_WINDOW;
 }
 
