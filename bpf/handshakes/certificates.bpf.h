@@ -321,16 +321,16 @@ static __always_inline __u32 last_step(const struct ssll_library *library, enum 
 	return library->paths[place].offsets[SSLL_PATH_LENGTH - 1];
 }
 
-/* The certificate of a connection of OpenSSL's, as ssll_handshake.chosen has it; 0 where it can't be read. The chain is the one
- * that the application has given with it, if it has: else others that the context has may go with it. */
-static __always_inline __u64 find_x509(__u64 ssl, const struct ssll_library *library)
+/* The certificate of a connection of OpenSSL's, whose encoding lies there, as ssll_handshake.chosen has it; 0 where it can't be
+ * read. The chain is the one that the application has given with it, if it has: else others that the context has may go with
+ * it.
+ */
+static __always_inline __u64 find_x509(__u64 ssl, __u64 at, const struct ssll_library *library)
 {
 	__u32 to_encoding = last_step(library, SSLL_PLACE_OF_CERTIFICATE);
 	__u32 to_signature = last_step(library, SSLL_PLACE_OF_SIGNATURE_BITS);
-	__u64 at = 0, number;
+	__u64 number;
 
-	if (!read_place(ssl, library, SSLL_PLACE_OF_CERTIFICATE, &at))
-		return 0;
 	number = number_of_certificate(at, at - to_encoding + to_signature);
 	if (!number)
 		return 0;
@@ -376,7 +376,9 @@ __noinline int note_certificate(
 	if (!chosen && !is_known(labels, SSLL_LABEL_SIGNATURE))
 		return 0;
 	if (!chosen && keeps_x509(library)) {
-		chosen = find_x509(ssl, library);
+		if (!read_place(ssl, library, SSLL_PLACE_OF_CERTIFICATE, &at)) /* none, as of raw public keys */
+			return 0;
+		chosen = find_x509(ssl, at, library);
 	} else if (!chosen) {
 		if (!labels->values[SSLL_LABEL_SIGNATURE] || !read_place(ssl, library, SSLL_PLACE_OF_CERTIFICATE_BYTES, &at))
 			return 0;

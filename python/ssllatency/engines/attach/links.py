@@ -172,7 +172,7 @@ def close_all(links: list[Closable]) -> None:
     if links:
         from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
 
-        with ThreadPoolExecutor(min(len(links), 64)) as pool:
+        with ThreadPoolExecutor(min(len(links), 256)) as pool:
             list(pool.map(lambda link: link.close(), links))
         links.clear()
 

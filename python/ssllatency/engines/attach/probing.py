@@ -55,7 +55,7 @@ FLOOR = Programs(**{field.name: "at_nothing_twice" if field.name == "both" else 
 
 
 class Probing:
-    """Links that are attached, more of them as files and processes come. `exit_links` go last."""
+    """Links that are attached, more of them as files and processes come."""
 
     def __init__(self, linker: Linker, programs: Programs) -> None:
         self._linker, self._programs = linker, programs
@@ -124,8 +124,9 @@ class Probing:
         close_all(self._entry_links)
 
     def close(self) -> None:
-        """Detaches all at once, for which close_together() has the reasons; may be called twice."""
-        close_together([self])
+        """Detaches all at once, where no entry counts any more, and waits until all are gone, perf events too, as tracing goes on:
+        from then on they cost nothing. May be called twice."""
+        close_all(self.take_all())
 
     def take_all(self) -> list[Closable]:
         """All links, for the caller to close; each is given once."""
@@ -172,9 +173,8 @@ class Probing:
 
 
 def close_together(probings: Sequence[Probing]) -> None:
-    """Detaches all of several at once, where nothing that they see counts any more, or no call begins to: the kernel takes the
-    breakpoints out at once, but waits some 50 ms over each link, in which exits would be hit for nothing. Perf events go later,
-    and until then their programs run on."""
+    """Detaches all of several at once at the end, when nothing that they see counts any more: the kernel takes the breakpoints out
+    at once, but waits some 50 ms over each link. Perf events go later, and until then their programs run on."""
     left = [link for probing in probings if probing.by_perf_events for link in probing.take_all()]
     if left:
         perf.leave_to_the_kernel(left)
