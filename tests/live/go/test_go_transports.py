@@ -53,8 +53,8 @@ def test_over_a_socket_it_waits_for_its_peer(name: str, transport: str) -> None:
 @pytest.mark.parametrize("name", NEEDED)
 @pytest.mark.parametrize("transport", ["hidden", "neighbour", "second-of-two"])
 def test_what_is_around_a_socket_in_another_way_is_not_known(name: str, transport: str) -> None:
-    """Its socket isn't what comes first: a number does, or a pointer behind which another connection's lies, or a socket that it
-    doesn't read, which is the one whose port and peer are told."""
+    """Its socket isn't what comes first: a number does, or a pointer behind which another connection's lies, or a socket that
+    it doesn't read, which is the one whose port and peer are told."""
     shakes, late_ns = shaken(name, transport)
     assert spent_ns(shakes.singles, "wait_unknown") >= 0.9 * late_ns
     assert spent_ns(shakes.singles, "wait_peer") == spent_ns(shakes.singles, "queue_server") == 0

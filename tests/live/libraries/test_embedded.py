@@ -182,6 +182,7 @@ def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
             ]
             with pytest.raises(ssl.SSLCertVerificationError):
                 shake(port, ssl.TLSVersion.TLSv1_2, "grpc.example", verify=ssl.CERT_REQUIRED)
+            wait_for(lambda: shakes.printed('"ending": "failure"'))  # the server reads the alert once its client is gone
     assert found["traced"]
     assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
     assert count(trace.document, "SSL_do_handshake", "failure") == 1
@@ -206,6 +207,7 @@ def test_the_stripped_boringssl_of_conscrypt_is_counted(certificates: Path) -> N
                 ssl.SSLCertVerificationError
             ):  # of TLS 1.3 its alert is in plain text, which BoringSSL can't decrypt
                 shake(port, ssl.TLSVersion.TLSv1_2, "localhost", verify=ssl.CERT_REQUIRED)
+            wait_for(lambda: shakes.printed('"ending": "failure"'))
     assert found["traced"]
     assert count(trace.document, "SSL_do_handshake") == 4 * TIMES  # it calls it once more when the handshake is over
     assert count(trace.document, "SSL_do_handshake", "failure") == 1

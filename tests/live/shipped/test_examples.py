@@ -29,7 +29,8 @@ _VARYING = (
     (r"^Network and resumption: .*\n(?:[ ].*\n)*\n?", ""),
     (r"^Certificate of .*\n(?:[ ].*\n)*\n?", ""),  # wrapped where its numbers end
     (r"^Lost:\n\n", ""),  # nothing else
-    (r"^(?:ssllatency|Note): \d+ other process.*\n(?:[ ].*\n)*\n?", ""),  # who else maps the libraries
+    # Who else maps the libraries, in the words of any version.
+    (r"^(?:ssllatency|Note): (?:The probes cost )?\d+ other process.*\n(?:[ ].*\n)*\n?", ""),
     (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
     (r"^OpenSSL .* processors$", "OpenSSL, Linux, processors"),
     (r"^\S+, kernel \S+, (.*) from \S+$", r"host, kernel, \1"),
@@ -69,7 +70,8 @@ _PERHAPS = {
 }
 # What each report has near its end.
 _COST = re.compile(
-    r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time\s+\(excluding\s+cache\s+effects\)", re.MULTILINE
+    r"^Cost of tracing: [\d.<]+ % of the (?:traced processes|targets)' CPU time\s+\(excluding\s+cache\s+effects\)",
+    re.MULTILINE,
 )
 Rows = dict[str, dict[str, str]]
 

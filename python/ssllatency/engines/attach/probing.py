@@ -124,8 +124,8 @@ class Probing:
         close_all(self._entry_links)
 
     def close(self) -> None:
-        """Detaches all at once, where no entry counts any more, and waits until all are gone, perf events too, as tracing goes on:
-        from then on they cost nothing. May be called twice."""
+        """Detaches all at once, where no entry counts any more, and waits until all are gone, perf events too, as tracing goes
+        on: from then on they cost nothing. May be called twice."""
         close_all(self.take_all())
 
     def take_all(self) -> list[Closable]:
@@ -173,8 +173,8 @@ class Probing:
 
 
 def close_together(probings: Sequence[Probing]) -> None:
-    """Detaches all of several at once at the end, when nothing that they see counts any more: the kernel takes the breakpoints out
-    at once, but waits some 50 ms over each link. Perf events go later, and until then their programs run on."""
+    """Detaches all of several at once at the end, when nothing that they see counts any more: the kernel takes the breakpoints
+    out at once, but waits some 50 ms over each link. Perf events go later, and until then their programs run on."""
     left = [link for probing in probings if probing.by_perf_events for link in probing.take_all()]
     if left:
         perf.leave_to_the_kernel(left)
