@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -156,6 +157,11 @@ def test_other_options_are_pytests(pytests: list[list[str]], monkeypatch: pytest
         ["tests/bpf", *run.SIDE_BY_SIDE["bpf"], *options],
         ["tests/live", *run.ALONE, *options],
     ]
+
+
+def test_quick_leaves_out_what_lint_has_run() -> None:
+    (rules,) = re.findall(r"^RULES := .*tests/unit/,(.*)\)$", (run.TOP / "Makefile").read_text(), re.MULTILINE)
+    assert tuple(rules.split()) == run.RULES
 
 
 def test_no_test_at_all_is_a_failure_unless_some_were_chosen(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,10 @@ ALERTS = {
     80: "internal error",
     86: "inappropriate fallback",
     90: "user canceled",
+    110: "unsupported extension",
     112: "unrecognized name",
+    113: "bad certificate status response",
+    115: "unknown PSK identity",
     116: "certificate required",
     120: "no application protocol",
 }

@@ -19,7 +19,7 @@ from ssllatency.engines.follow.following import Following
 from ssllatency.engines.rules import Rules
 from tests.waiting import wait_for
 
-COMM = "ssll-followed"
+COMM = f"ssll-{os.getpid()}"  # of this process alone: other tests run beside it
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_as_many_names_as_one_line_has_room_for() -> None:
     six = [Process(number, 1, ("python", "postgres: writer", "x" * 40)[number % 3], 0) for number in range(6)]
     ending = "; --links process spares them."
     assert who_pays(six[::3], [], COSTS) == f"The probes cost 2 other processes 1.30 us a call: python{ending}"
-    assert who_pays(six, [], COSTS) == f"The probes cost 6 other processes 1.30 us a call: python, ...{ending}"
+    assert who_pays(six, [], COSTS) == f"The probes cost 6 other processes 1.30 us a call: python, others{ending}"
     assert who_pays(six[2::3], [], None) == f"The probes cost 2 other processes two traps a call{ending}"
 
 

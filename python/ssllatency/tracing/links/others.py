@@ -113,7 +113,7 @@ def _names(others: Sequence[Process]) -> Iterator[str]:
     if len(others) == 1:
         yield f"{names[0]} (PID {others[0].pid})"
     for most in range(len(names[:_MOST_NAMES]), 0, -1):
-        yield ", ".join([*names[:most], *(["..."] if most < len(names) else [])])
+        yield ", ".join([*names[:most], *(["others"] if most < len(names) else [])])
 
 
 def _price(images: Iterable[TracedImage], costs: HitCosts | None) -> str:

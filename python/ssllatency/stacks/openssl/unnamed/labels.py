@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import permutations
+from itertools import islice, permutations
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
@@ -31,6 +31,7 @@ _SMALL, _LARGEST = 32, 4096  # bytes of an accessor of the first word; of SSL_ct
 _LARGEST_NAME = 512  # of SSL_get_servername
 _KEYS = ("tls13_setup_key_block", "tls1_setup_key_block")  # ask for the algorithms of a session's cipher
 # The first rows of the tables of ciphers: SSL_CIPHER of ssl/ssl_local.h, "valid" before the name.
+_MOST_NAMES = 16  # places of a name that are looked for
 _CIPHERS = ((b"TLS_AES_128_GCM_SHA256", 0x03001301), (b"TLS_AES_256_GCM_SHA384", 0x03001302))
 _POINTER = 8
 CIPHER_NAMES = (8, 16)
@@ -210,7 +211,9 @@ class UnnamedLabels:
         """The places of the number in a row of a table of ciphers, behind its name."""
         offsets = set()
         for name, number in _CIPHERS:
-            places = [place for text in self._image.find_string(name) for place in self._image.pointers_to(text)]
+            places = [
+                place for text in islice(self._image.find_string(name), _MOST_NAMES) for place in self._image.pointers_to(text)
+            ]
             rows = [place - _POINTER for place in places if self._image.constant(place - _POINTER, 4) == 1]
             offsets |= {at for row in rows for at in range(_POINTER * 2, 48, 4) if self._image.constant(row + at, 4) == number}
         return offsets

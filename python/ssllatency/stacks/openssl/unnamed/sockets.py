@@ -5,6 +5,7 @@ bytes arrived."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.flow import Unplannable
@@ -15,6 +16,7 @@ from ssllatency.stacks.openssl.accessors import BIO_TYPE_SOCKET
 CONTROLS = "BIO_ctrl"
 """What hands commands to the function for them in the BIO's table, and raises an error where there is none."""
 _NAME = b"socket"
+_MOST_NAMES = 16  # places of it that are looked for
 _GET_FD = 105  # BIO_C_GET_FD: include/openssl/bio.h
 _FIRST_SLOT, _MOST_SLOTS, _POINTER = 16, 10, 8  # of BIO_METHOD: its type and name come first
 _MAX_OFFSET = 1 << 16
@@ -35,7 +37,7 @@ def socket_offsets(image: Image, functions: Mapping[str, Function]) -> dict[str,
 
 def _descriptors(image: Image) -> Iterator[tuple[int, int]]:
     """The slots of such tables whose function stores a number of the BIO for BIO_C_GET_FD, each with that number's field."""
-    tables = {place - _POINTER for text in image.find_string(_NAME) for place in image.pointers_to(text)}
+    tables = {place - _POINTER for text in islice(image.find_string(_NAME), _MOST_NAMES) for place in image.pointers_to(text)}
     for table in sorted(table for table in tables if image.constant(table, 4) == BIO_TYPE_SOCKET):
         for slot in range(_FIRST_SLOT, _FIRST_SLOT + _MOST_SLOTS * _POINTER, _POINTER):
             target = image.pointer(table + slot)
