@@ -144,7 +144,7 @@ def test_perf_events_of_a_process_that_has_ended_stay_to_the_end(monkeypatch: py
         probing.exit_links.clear()
         assert not any(link.closed for link in loaded.links)
         return
-    probing.close()
+    close_together([probing])
     closed = [link.pid for link in loaded.links if link.closed]
     assert sorted(closed) == [1, 1, 3, 3]
 
