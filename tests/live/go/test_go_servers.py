@@ -98,5 +98,8 @@ def test_each_handshake_of_a_grpc_server_is_counted(pair: Certificate) -> None:
             command = [sys.executable, "-m", "tests.live.clients.grpc_calls", *words]
             subprocess.run(command, check=True, capture_output=True, cwd=TOP, timeout=60)
         assert losses(shakes.document) == {}
-        assert Counter(labels_of(shakes.singles, "version", "sni", "alpn")) == {("TLSv1.3", "localhost", "h2"): EACH}
-        assert endings(shakes.document) == {"success": EACH}
+        shaken = Counter(labels_of(shakes.singles, "version", "sni", "alpn"))
+        own = shaken.pop(("TLSv1.3", "none", "h2"), 0)  # its gateway's to itself, by address, which may come only now
+        assert shaken == {("TLSv1.3", "localhost", "h2"): EACH}
+        assert own <= 1
+        assert endings(shakes.document) == {"success": EACH + own}

@@ -77,6 +77,7 @@ def test_a_wait_for_something_else_is_a_retry(certificates: Path, waits: Path, e
     assert (count(document, "SSL_accept", "failure"), count(document, "SSL_accept")) == (0, TIMES)
 
 
+@NEEDS_QUIET
 @pytest.mark.parametrize("curve", ["secp384r1", "prime256v1"])
 def test_a_key_exchange_too_dear(certificates: Path, curve: str) -> None:
     """OpenSSL has fast code for one of these groups only. Clients have their share ready before they connect."""
