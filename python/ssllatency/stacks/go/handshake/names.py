@@ -10,8 +10,8 @@ from ssllatency.stacks.go.handshake.texts import TEXTS
 from ssllatency.stacks.names import ALERTS, GROUPS, Names
 
 _LIBRARY = Error.LIBRARY_GO
-_TLS1_3_ALERTS = {109: "missing extension", 110: "unsupported extension", 115: "unknown PSK identity", 121: "ECH required"}
-_ALERTS = {**ALERTS, 21: "decryption failed", 60: "export restriction", 100: "no renegotiation", **_TLS1_3_ALERTS}
+_LATER_ALERTS = {109: "missing extension", 121: "ECH required"}
+_ALERTS = {**ALERTS, 21: "decryption failed", 60: "export restriction", 100: "no renegotiation", **_LATER_ALERTS}
 _ERRORS = {
     "*poll.DeadlineExceededError": "deadline exceeded",
     "*tls.CertificateVerificationError": "certificate verification failed",
