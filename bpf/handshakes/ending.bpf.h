@@ -273,7 +273,8 @@ __noinline __u32 continue_or_end(struct ssll_handshake *handshake, __u64 ssl, __
 		if (is_transport(handshake->waiting))
 			transport_returns(handshake);
 		if (handshake->waiting == SSLL_PART_WAIT_PEER) {
-			find_socket_again(handshake, ssl);
+			if (handshake->calls > 1) /* else that was done as the call began */
+				find_socket_again(handshake, ssl);
 			await_arrival(handshake, ssl, now);
 		}
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)

@@ -85,7 +85,8 @@ static __always_inline void drop_unseen_phase(struct ssll_handshake *handshake)
 /* The outermost phase counts: what begins inside another one is part of that, unless it interrupts it. */
 static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 {
-	struct ssll_handshake *handshake = current_handshake();
+	struct ssll_thread *thread = find_thread();
+	struct ssll_handshake *handshake = handshake_in(thread);
 	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
 	__u8 phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
 	__u64 outer_stack = 0;
@@ -102,7 +103,7 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 	if (is_windowed(phase) && !sees_phases(handshake))
 		return 0;
 	if (handshake->phase) {
-		add_phase(handshake, find_thread(), bpf_ktime_get_ns());
+		add_phase(handshake, thread, bpf_ktime_get_ns());
 		outer_stack = handshake->phase_stack;
 	}
 	handshake->phase = phase;
@@ -113,7 +114,7 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
 	handshake->phase_since_ns = bpf_ktime_get_ns();
-	begin_phase_away(handshake->phase_since_ns);
+	begin_phase_away(thread, handshake->phase_since_ns);
 	if (is_transport(phase))
 		begin_transport(handshake);
 	return 0;
@@ -123,11 +124,12 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 {
 	__u64 now = bpf_ktime_get_ns(), stack = stack_at_entry(ctx, cookie);
-	struct ssll_handshake *handshake = current_handshake();
+	struct ssll_thread *thread = find_thread();
+	struct ssll_handshake *handshake = handshake_in(thread);
 
 	if (!handshake || handshake->phase != field(cookie, SSLL_PHASE_COOKIE_PART, 4) || handshake->phase_stack != stack)
 		return 0;
-	add_phase(handshake, find_thread(), now);
+	add_phase(handshake, thread, now);
 	handshake->phase = 0;
 	if (!handshake->outer_stack)
 		return 0;
@@ -135,7 +137,7 @@ static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 	handshake->phase_stack = handshake->outer_stack;
 	handshake->outer_stack = 0;
 	handshake->phase_since_ns = now;
-	begin_phase_away(now);
+	begin_phase_away(thread, now);
 	return 0;
 }
 

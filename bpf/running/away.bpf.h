@@ -77,10 +77,8 @@ static __always_inline void lose_away(struct ssll_thread *thread)
 	thread->call.at_ns = thread->phase.at_ns = 0;
 }
 
-static __always_inline void begin_phase_away(__u64 now)
+static __always_inline void begin_phase_away(struct ssll_thread *thread, __u64 now)
 {
-	struct ssll_thread *thread = find_thread();
-
 	if (thread)
 		read_border(&thread->phase, now);
 }

@@ -448,8 +448,9 @@ class Offload:
 
     `waiting` and `most_waiting`: handshakes paused in the offload, now and at most, the latter None where it isn't known (an
     interval whose maximum was reached before it, or dropped records); `pauses` in all, in `handshakes` that had any.
-    `software`: private-key operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose
-    completion wasn't seen, so that they aren't split.
+    `software`: private-key operations inside handshakes that OpenSSL's own methods did instead, counted from the start where
+    a library that offloads is mapped, else from the first pause on. `unseen`: waits whose completion wasn't seen, so that
+    they aren't split.
     """
 
     engine: str

@@ -7,6 +7,7 @@ import resource
 import socket
 import ssl
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_operations_that_the_engine_turns_down(certificates: Path) -> None:
         with Shakes(server.pid) as shakes:
             client.connect_times(5)
             server.wait_idle()
+            time.sleep(0.5)  # it is watched once a pause was seen
             opened = [int(path.name) for path in Path(f"/proc/{server.pid}/fd").iterdir()]
             free = next(number for number in range(len(opened) + 1) if number not in opened)
             before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)

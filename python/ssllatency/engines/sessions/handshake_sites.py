@@ -211,9 +211,12 @@ def _offers_of(image: TracedImage) -> Mapping[str, Offer]:
     return stack_named(image.plan.stack).offers
 
 
-def sites_by_program(first: int, images: Sequence[TracedImage], *, transport: bool, raised: bool) -> dict[str, list[Sites]]:
+def sites_by_program(
+    first: int, images: Sequence[TracedImage], *, transport: bool, raised: bool, software: bool
+) -> dict[str, list[Sites]]:
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
-    `first`. `transport`: those of reads and writes as well; `raised`: raised_sites() as well."""
+    `first`. `transport`: those of reads and writes as well; `raised`, `software`: raised_sites() and software_sites() as
+    well."""
     phases = [_always_set(image, transport=transport) for image in images]
     phases_of = {go: _of_stack(images, phases, go=go) for go in (False, True)}
     machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
@@ -224,7 +227,7 @@ def sites_by_program(first: int, images: Sequence[TracedImage], *, transport: bo
         "at_go_phase_end": [ends for _, ends in phases_of[True]],
         "at_error": [_error_sites(image.plan.handshake, raised=raised) for image in images],
         "at_go_certificate": [[site(probe) for probe in image.plan.handshake.chosen] for image in images],
-        "at_software": [software_sites(image.plan) for image in images],
+        "at_software": [software_sites(image.plan) if software else [] for image in images],
         "at_wake_set": [[site(wake)] if wake else [] for wake in wakes],
         "at_batch": [batch_sites(image.plan) for image in images],
         "at_phase": [begins for begins, _ in phases_of[False]],

@@ -35,6 +35,7 @@ from ssllatency.engines.sessions.handshake_sites import (
     raised_sites,
     shows_certificates,
     sites_by_program,
+    software_sites,
     tell_why,
     watched,
     windowed_sites,
@@ -92,7 +93,7 @@ class HandshakeSession:
             base, "handshakes", _PROGRAMS, more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
         )
         self._opened = ExitStack()
-        self._watches_wakes = False
+        self._watches_offload = False
         self._watches_transport = request.blocking
         self._watches_raised = False
         self._arrivals = arrivals.Arrivals(self.attachment)
@@ -121,7 +122,7 @@ class HandshakeSession:
         self._watches_raised = self._request.base.budget is None or not tell_why(self._all_sites)
         self.attachment.attach(self._sites(0, self._images), self._sites_below)
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
-        self._watch_wakes()
+        self._watch_offload()
         self._begin_windows()
         self._accept_queues()
 
@@ -166,7 +167,7 @@ class HandshakeSession:
         except BaseException:
             del self._images[first:]
             raise
-        self._watch_wakes()
+        self._watch_offload()
         if not tell_why(self._all_sites):
             self._watch_raised()
         self._begin_windows()
@@ -188,15 +189,23 @@ class HandshakeSession:
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        return sites_by_program(first, images, transport=self._watches_transport, raised=self._watches_raised)
+        return sites_by_program(
+            first,
+            images,
+            transport=self._watches_transport,
+            raised=self._watches_raised,
+            software=self._watches_offload,
+        )
 
-    def _watch_wakes(self) -> None:
-        """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
-        offloaded."""
-        if self._watches_wakes or not (self._engines() or self._counters.pauses):
+    def _watch_offload(self) -> None:
+        """Watches what only matters where work may be offloaded: what is done in software all the same, which is a hit in each
+        full handshake, and writes, to see completions, which costs every system call of the machine."""
+        if self._watches_offload or not (self._engines() or self._counters.pauses):
             return
+        self._watches_offload = True  # of later files as well; where they are refused, nothing is counted in them
+        with suppress(AttachError):
+            self.attachment.attach_more({"at_software": [software_sites(image.plan) for image in self._images]})
         if any(sites.wake for sites in self._all_sites):
-            self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
 
@@ -263,7 +272,7 @@ class HandshakeSession:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self.attachment.tend()
         self._windows.tick(self._counters.within_data)
-        self._watch_wakes()
+        self._watch_offload()
         self._watch_transport()
         if self._counters.unexplained:
             self._watch_raised()
