@@ -65,6 +65,9 @@ class _Map(libbpf.Map):
     def _delete(self, key: bytes) -> int:
         return _error(self._calls.bpf_delete_elem(self.fd, key))
 
+    def _lookup(self, key: bytes, value: object) -> int:
+        return _error(self._calls.bpf_lookup_elem(self.fd, key, value))
+
     def _lookup_batch(self, *arguments: object) -> int:
         start, position, keys, values, count = arguments
         word = ctypes.POINTER(ctypes.c_uint32)

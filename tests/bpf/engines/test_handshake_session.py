@@ -96,6 +96,17 @@ class FirstRow(ctypes.Structure):
     _fields_ = (("row", abi.HandshakeRow),)
 
 
+def test_a_value_is_looked_up_by_its_key(session: HandshakeSession) -> None:
+    mix = session.attachment.object.map("mix", ctypes.sizeof(abi.MixKey), 8)
+    keys = [abi.MixKey(label=abi.Label.VERSION, value=number) for number in range(300)]
+    for number, key in enumerate(keys[:-1]):
+        mix.update(key, ctypes.c_uint64(number))
+    found = {key: int.from_bytes(value, "little") for key, value in mix.items()}
+    assert found == {bytes(key): number for number, key in enumerate(keys[:-1])}
+    assert {key: int.from_bytes(value, "little") for key, value in mix.views()} == found
+    assert [mix.lookup(bytes(key)) for key in keys[-2:]] == [(298).to_bytes(8, "little"), None]
+
+
 def test_a_row_of_a_process_that_has_ended_is_emptied_for_others() -> None:
     with session_by(Label.PROCESS) as session:
         loaded = session.attachment.object

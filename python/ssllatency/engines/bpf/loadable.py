@@ -27,6 +27,9 @@ class LoadedMap(Protocol):
     def delete(self, key: bytes) -> bool:
         """Whether the key was there."""
 
+    def lookup(self, key: bytes) -> bytes | None:
+        """The value of a key; None where it isn't there."""
+
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of a hash map."""
 

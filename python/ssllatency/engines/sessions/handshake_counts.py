@@ -184,10 +184,13 @@ class Counts:
 
     def _name_of(self, pid: int) -> str:
         """The name that the programs have kept of a process with a row of its own."""
-        if pid not in self._comms:
-            for key, raw in self._processes.items():
-                self._comms[int.from_bytes(key, "little")] = abi.Process.from_buffer_copy(raw).comm.decode(errors="replace")
-        return self._comms.get(pid) or self._comm_of(pid)
+        name = self._comms.get(pid)
+        if name is None:
+            raw = self._processes.lookup(pid.to_bytes(4, "little"))
+            if raw is None:
+                return self._comm_of(pid)
+            name = self._comms[pid] = abi.Process.from_buffer_copy(raw).comm.decode(errors="replace")
+        return name or self._comm_of(pid)
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows and tallies of processes that had ended before they were read last."""
