@@ -14,6 +14,7 @@ enum ssll_geometry {
 	SSLL_SCALE = 4,
 	SSLL_FIRST_BUCKET = -384,
 	SSLL_BUCKETS = 480,
+	SSLL_LINE = 8,            /* buckets */
 	SSLL_LINEAR_BUCKETS = 64, /* the most a user can ask for; below the minimum and at or above the maximum come on top */
 	SSLL_REASONS = 32,
 	SSLL_COMM = 16,
@@ -290,7 +291,8 @@ struct ssll_series_key {
 /*
  * Durations, counted. Their number is the sum of the exponential counts. An extreme's word is the number of the interval above
  * SSLL_EXTREME_BITS, then the value (the minimum: all ones minus it), so that each is a maximum and a new interval starts it
- * anew; two of each, for odd and even intervals.
+ * anew; two of each, for odd and even intervals. Of `lines` a bit is set for each SSLL_LINE buckets in which something was
+ * counted: nobody has to look for the few among the many.
  */
 struct ssll_times {
 	__u64 exponential[SSLL_BUCKETS];
@@ -299,6 +301,7 @@ struct ssll_times {
 	__u64 total_ns;
 	__u64 maximum[2];
 	__u64 minimum[2];
+	__u64 lines;
 };
 
 /* The calls of one function with one outcome in one process. */
@@ -482,7 +485,7 @@ _Static_assert(sizeof(struct ssll_targets) == 16, "targets");
 _Static_assert(sizeof(struct ssll_start_key) == 16, "start key");
 _Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
-_Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
+_Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 8), "times");
 _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");

@@ -34,6 +34,16 @@ __noinline int bucket_of(__u64 duration_ns)
 	return duration_ns ? exponential_index(duration_ns) - SSLL_FIRST_BUCKET : -1;
 }
 
+/* The line first: whoever reads it before the buckets can tell by the total the next time whether those were complete. */
+static __always_inline void count_bucket(struct ssll_times *times, __u64 bucket)
+{
+	__u64 line = 1ULL << (bucket / SSLL_LINE);
+
+	if (!(times->lines & line))
+		__sync_fetch_and_or(&times->lines, line);
+	count(&times->exponential[bucket]);
+}
+
 static __always_inline void raise_extremes(__u64 maximum[2], __u64 minimum[2], __u64 interval, __u64 duration_ns)
 {
 	const __u64 mask = (1ULL << SSLL_EXTREME_BITS) - 1;
@@ -54,7 +64,7 @@ __noinline int add_time(struct ssll_times *times, __u64 duration_ns)
 	if (bucket < 0)
 		count(&times->underflow);
 	else if (bucket < SSLL_BUCKETS)
-		count(&times->exponential[bucket]);
+		count_bucket(times, bucket);
 	else
 		count(&times->overflow);
 	/* Last: whoever reads it before the buckets can tell by it the next time whether those were complete. */

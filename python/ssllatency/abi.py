@@ -159,6 +159,7 @@ class Geometry(IntEnum):
     SCALE = 4
     FIRST_BUCKET = -384
     BUCKETS = 480
+    LINE = 8
     LINEAR_BUCKETS = 64
     REASONS = 32
     COMM = 16
@@ -890,10 +891,11 @@ class Times(ctypes.Structure):
         ("total_ns", ctypes.c_uint64),
         ("maximum", ctypes.c_uint64 * 2),
         ("minimum", ctypes.c_uint64 * 2),
+        ("lines", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Times) == 3896
+assert ctypes.sizeof(Times) == 3904
 
 
 class HandshakeRow(ctypes.Structure):
@@ -906,7 +908,7 @@ class HandshakeRow(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 136488
+assert ctypes.sizeof(HandshakeRow) == 136768
 
 
 class Sample(ctypes.Structure):
@@ -1072,7 +1074,7 @@ class Series(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Series) == 4680
+assert ctypes.sizeof(Series) == 4688
 
 
 class SeriesKey(ctypes.Structure):
@@ -1240,7 +1242,7 @@ assert ctypes.sizeof(Workers) == 68
 
 
 MAPS = {
-    "blank": MapShape(2, 4, 4680, 1, 0),
+    "blank": MapShape(2, 4, 4688, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
@@ -1251,7 +1253,7 @@ MAPS = {
     "overflow": MapShape(1, 16, 24, 16384, 0),
     "processes": MapShape(1, 4, 16, 256, 0),
     "raised": MapShape(9, 4, 8, 4096, 0),
-    "series": MapShape(1, 8, 4680, 2048, 0),
+    "series": MapShape(1, 8, 4688, 2048, 0),
     "shares": MapShape(2, 4, 8, 1024, 1024),
     "sides": MapShape(2, 4, 8, 4096, 0),
     "starts": MapShape(2, 4, 24, 16384, 1024),

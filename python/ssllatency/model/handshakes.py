@@ -152,9 +152,9 @@ MEANWHILE = (
 
 def unequal_sum(total_ns: Mapping[Part, int]) -> str:
     """Return which of the two sums of times doesn't add up, in words; "" where both do."""
-    if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum(total_ns.get(wait, 0) for wait in WAITS):
+    if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum([total_ns[wait] for wait in WAITS if wait in total_ns]):
         return "wall is the sum of calls and the waits"
-    if total_ns[Part.CALLS] != sum(total_ns.get(phase, 0) for phase in PHASES):
+    if total_ns[Part.CALLS] != sum([total_ns[phase] for phase in PHASES if phase in total_ns]):
         return "calls is the sum of the phases"
     return ""
 
@@ -307,11 +307,12 @@ class Group:
     def adds_up(self) -> bool:
         """Whether all parts are of the same handshakes: not where they were read while one was being counted."""
         counts = {part: times.count for part, times in self.parts.items()}
-        if any(counts.get(part) != self.count for part in EVERY):
+        count = counts[Part.WALL]
+        if any(counts.get(part) != count for part in EVERY):
             return False
         sums = unequal_sum({part: times.total_ns for part, times in self.parts.items()})
-        resumption = self.resumed <= self.resumption_known <= self.count
-        return not sums and resumption and max(counts.values()) == self.count
+        resumption = self.resumed <= self.resumption_known <= count
+        return not sums and resumption and max(counts.values()) == count
 
 
 def whole_part(groups: Iterable[Group]) -> Part:

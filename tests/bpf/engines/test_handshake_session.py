@@ -20,6 +20,7 @@ from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.names import Names
+from tests.fixtures.rows import fill_bucket
 
 EMPTY = TracedImage(FilePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())
 
@@ -116,7 +117,7 @@ def test_a_row_of_a_process_that_has_ended_is_emptied_for_others() -> None:
             key.values[abi.Label.PROCESS] = pid
             rows.update(key, ctypes.c_uint32(0))
             for part in (abi.Part.WALL, abi.Part.CALLS, abi.Part.REST):
-                first.row.parts[part].exponential[100] = number
+                fill_bucket(first.row.parts[part], 100, number)
                 first.row.parts[part].total_ns = number * 10
             first.row.changes = 1
             for _ in range(2):

@@ -27,6 +27,7 @@ class ProbeValues(ctypes.Structure):
         ("values", ctypes.c_uint64 * VALUES),
         ("exponential", ctypes.c_int32 * VALUES),
         ("linear", ctypes.c_uint32 * VALUES),
+        ("times", abi.Times),
     )
 
 
@@ -49,6 +50,18 @@ def run_in_kernel(probe: BpfObject, values: list[int]) -> ProbeValues:
     memory.values[: len(values)] = values
     run(probe.program_fd("run_buckets"))
     return memory
+
+
+def test_lines_are_those_of_the_buckets_that_hold_something(probe: BpfObject) -> None:
+    chance, memory = random.Random(3), probe.live_section(".data.probe", ProbeValues)
+    for octaves in (range(30, 31), range(24, 36), range(64)):
+        ctypes.memset(ctypes.addressof(memory), 0, ctypes.sizeof(memory))
+        values = [chance.randrange(2**octave, 2 ** (octave + 1)) for octave in chance.choices(octaves, k=VALUES)]
+        times = run_in_kernel(probe, values).times
+        filled = [number for number, count in enumerate(times.exponential) if count]
+        assert sum(times.exponential) + times.underflow + times.overflow == VALUES
+        assert times.lines == sum({1 << number // abi.Geometry.LINE for number in filled})
+        assert times.total_ns == sum(values) % 2**64
 
 
 def bound(index: int) -> int:

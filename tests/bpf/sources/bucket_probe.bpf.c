@@ -3,7 +3,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "common/histogram.bpf.h"
+#include "common/times.bpf.h"
 
 #define VALUES 4096
 
@@ -11,10 +11,10 @@ struct probe_values {
 	__u64 values[VALUES];
 	__s32 exponential[VALUES];
 	__u32 linear[VALUES];
+	struct ssll_times times;
 };
 
 struct probe_values probe SEC(".data.probe") = {};
-const volatile struct ssll_config config SEC(".rodata.config") = {};
 
 __noinline int one(__u32 i)
 {
@@ -25,6 +25,7 @@ __noinline int one(__u32 i)
 	value = probe.values[i];
 	probe.exponential[i] = exponential_index(value ? value : 1);
 	probe.linear[i] = linear_bucket(value, &config);
+	add_time(&probe.times, value);
 	return 0;
 }
 

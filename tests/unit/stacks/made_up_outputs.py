@@ -44,7 +44,8 @@ PID, WALL_NS, SIGNING_NS = 7, 3_000_000, 2_000_000
 def filled(times: Any, ns: int) -> None:
     """As the kernel counts one duration."""
     of_one = ExponentialHistogram.from_values([ns])
-    times.exponential[of_one.offset - of_one.grid.first_bucket] = 1
+    bucket = of_one.offset - of_one.grid.first_bucket
+    times.lines, times.exponential[bucket] = 1 << bucket // abi.Geometry.LINE, 1
     times.total_ns = ns
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A row of handshakes, in the memory that the programs count in. What has changed since it was read last is read again, part by
-part, and nothing else: of a row's 130 KB few are ever filled, and most rows are as they were.
+part, and nothing else: of a row's 130 KB few are ever filled, and most rows are as they were. Of a part's buckets, the lines
+of memory that hold something are copied: it is the way from memory that takes time.
 
 A part is read from its end to its beginning, against the order in which the programs count: where that happens meanwhile, the
 end is another one the next time, and the part is read again.
@@ -9,7 +10,6 @@ end is another one the next time, and the part is read again.
 from __future__ import annotations
 
 import ctypes
-import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +18,13 @@ from ssllatency import abi
 from ssllatency.engines.read.collect import Marks
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.model.handshakes import Fact, Group, Label, LabelValue, Part, Times
-from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram
 
 _WORD = 8  # bytes of a count
 _BUCKETS_SIZE = abi.Times.underflow.offset  # the buckets come first
-_AFTER_BUCKETS = struct.Struct("<7Q")  # underflow, overflow, total, two greatest, two least
+_LINE_SIZE = abi.Geometry.LINE * _WORD
+_WORD_BITS = 8 * _WORD
+_AFTER_BUCKETS = struct.Struct("<8Q")  # underflow, overflow, total, two greatest, two least, lines
 _PARTS = [
     (number, part, number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size))
     for number, part in sorted((abi.Part[part.value.upper()], part) for part in Part)
@@ -31,7 +33,6 @@ _IN_ORDER = tuple(Part)
 # What is behind the buckets of each part, all at once: a tenth of what it takes one by one.
 _ENDS = struct.Struct("<" + f"{_BUCKETS_SIZE}x{_AFTER_BUCKETS.size}s" * len(_PARTS))
 _NO_ENDS = (bytes(_AFTER_BUCKETS.size),) * len(_PARTS)
-_EMPTY_BUCKETS, _ZEROS = bytes(_BUCKETS_SIZE), re.compile(rb"\0*")
 _CHANGES, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.changes.offset
 _FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
 Extremes = Sequence[int]  # words: the two greatest, and the two least
@@ -41,18 +42,19 @@ _COUNTS = struct.Struct(f"<{(ctypes.sizeof(abi.HandshakeRow) - _COUNTS_AT) // _W
 
 class HandshakeRowReader:
     """Reads the row of a key. `parts`: those that occurred, each with its number and its extremes' words, as marks_of() takes
-    them; `counts`: how many were resumed, and of so many of which that is known."""
+    them; `counts`: how many were resumed, and of so many of which that is known. `labels` belongs to who reads the rows."""
 
     def __init__(self, raw_key: bytes) -> None:
         self.key = abi.Labels.from_buffer_copy(raw_key)
+        self.process: int = self.key.values[abi.Label.PROCESS]
+        self.is_other = bool(self.key.known >> abi.Label.OTHER & 1)
+        self.labels: tuple[str, Mapping[Label, LabelValue]] | None = None  # after the process's name
         self.parts: dict[Part, tuple[abi.Part, Extremes, Times]] = {}
         self.counts = 0, 0
         self.facts: dict[Fact, int] = {}
         self._memory: bytes | memoryview = b""
         self._changes = -1
         self._ends: tuple[bytes, ...] = _NO_ENDS  # of each part: what is behind its buckets
-        # And of those that occurred, the first bucket that isn't empty, and the one after the last.
-        self._filled: dict[abi.Part, tuple[int, int]] = {}
         self._group: Group | None = None
 
     def look(self, memory: bytes | memoryview) -> None:
@@ -60,7 +62,7 @@ class HandshakeRowReader:
         same row's."""
         (changes,) = _CHANGES.unpack_from(memory, _CHANGES_AT)  # before the rest, which may be ahead of it
         if memory is not self._memory:
-            self._memory, self._ends, self._filled, self.parts, self._group = memory, _NO_ENDS, {}, {}, None
+            self._memory, self._ends, self.parts, self._group = memory, _NO_ENDS, {}, None
         elif changes == self._changes and self._group and self._group.adds_up:
             return
         self._changes = changes
@@ -78,15 +80,12 @@ class HandshakeRowReader:
             return
         for (number, part, start), end, before in zip(_PARTS, ends, self._ends, strict=True):
             if end != before:
-                self._read(number, part, bytes(memory[start : start + _BUCKETS_SIZE]), _AFTER_BUCKETS.unpack(end))
+                underflow, overflow, total_ns, *extremes, lines = _AFTER_BUCKETS.unpack(end)
+                packed, first = _buckets(memory, start, lines)
+                if packed or underflow or overflow:
+                    exponential = ExponentialHistogram.from_packed(packed, first, underflow, overflow)
+                    self.parts[part] = number, extremes, Times(total_ns, None, None, exponential)
         self._ends, self._group = ends, None
-
-    def _read(self, number: abi.Part, part: Part, buckets: bytes, after: tuple[int, ...]) -> None:
-        underflow, overflow, total_ns, *extremes = after
-        first, stop = self._filled[number] = _filled(buckets, self._filled.get(number, (0, 0)))
-        exponential = ExponentialHistogram.from_words(buckets[first * _WORD : stop * _WORD], first, underflow, overflow)
-        if stop or underflow or overflow:
-            self.parts[part] = number, extremes, Times(total_ns, None, None, exponential)
 
     def group(self, labels: Mapping[Label, LabelValue], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
         """The row as a group, with the extremes that there are; the same object as long as nothing of it is another."""
@@ -100,8 +99,7 @@ class HandshakeRowReader:
         parts = {part: self.parts[part][2] for part in _IN_ORDER if part in self.parts}
         for part, (least_ns, most_ns) in extremes.items():
             parts[part] = replace(parts[part], min_ns=least_ns, max_ns=most_ns)
-        other = bool(self.key.known >> abi.Label.OTHER & 1)
-        self._group = Group(labels, ENDINGS[abi.Ending(self.key.ending)], parts, other, *self.counts, self.facts)
+        self._group = Group(labels, ENDINGS[abi.Ending(self.key.ending)], parts, self.is_other, *self.counts, self.facts)
         return self._group
 
 
@@ -110,14 +108,14 @@ def marks_of(extremes: Extremes) -> Marks:
     return Marks(tuple(extremes[2:]), tuple(extremes[:2]))
 
 
-def _filled(buckets: bytes, before: tuple[int, int]) -> tuple[int, int]:
-    """The first bucket that isn't empty, and the one after the last; both 0 where all are. Counts only grow, so these are what
-    they were before, unless what lies around them isn't empty any more."""
-    first, stop = before
-    if stop and _EMPTY_BUCKETS.startswith(buckets[: first * _WORD]) and _EMPTY_BUCKETS.startswith(buckets[stop * _WORD :]):
-        return before
-    match = _ZEROS.match(buckets)
-    first = match.end() // _WORD if match else 0
-    bits = int.from_bytes(buckets, "little").bit_length()  # the fastest way to the last byte that isn't zero
-    stop = -(-bits // (8 * _WORD))
-    return min(first, stop), stop
+def _buckets(memory: bytes | memoryview, start: int, lines: int) -> tuple[int, int]:
+    """The counts of the buckets that begin at `start` as one number, from the first that isn't empty on, and which that is. No
+    line holds anything but those of `lines`."""
+    if not lines:
+        return 0, FIRST_BUCKET
+    first, stop = (lines & -lines).bit_length() - 1, lines.bit_length()
+    packed = int.from_bytes(memory[start + first * _LINE_SIZE : start + stop * _LINE_SIZE], "little")
+    if not packed:
+        return 0, FIRST_BUCKET  # the bits are set before anything is counted
+    empty = ((packed & -packed).bit_length() - 1) // _WORD_BITS
+    return packed >> empty * _WORD_BITS, FIRST_BUCKET + first * abi.Geometry.LINE + empty

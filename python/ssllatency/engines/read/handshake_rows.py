@@ -36,6 +36,7 @@ Views = Iterable[tuple[bytes, bytes | memoryview]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _NUMBERS = {label: number for number, label in LABELS.items()}
+_KEPT = frozenset((Label.VERSION, Label.RESUMED, Label.ROLE, Label.PROCESS))  # whose words only follow from a process's name
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
 
@@ -63,9 +64,17 @@ class Rows:
             row.look(memory)
             extremes = self._extremes(raw_key, row, interval)
             if Part.WALL in row.parts:
-                other = row.key.known >> abi.Label.OTHER & 1
-                groups.append(row.group({} if other else self.labels(row.key, self.by, names), extremes))
+                groups.append(row.group({} if row.is_other else self._labels_of(row, names), extremes))
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
+
+    def _labels_of(self, row: HandshakeRowReader, names: NamesOf) -> Mapping[Label, LabelValue]:
+        """The labels of a row: those of the last time where they can't be others."""
+        if not _KEPT.issuperset(self.by):
+            return self.labels(row.key, self.by, names)
+        made_of = self.name_of(row.process) if Label.PROCESS in self.by else ""
+        if row.labels is None or row.labels[0] != made_of:
+            row.labels = made_of, self.labels(row.key, self.by, names)
+        return row.labels[1]
 
     def _extremes(self, raw_key: bytes, row: HandshakeRowReader, interval: int) -> Mapping[Part, tuple[int | None, int | None]]:
         """Those of each part; nothing where none are wanted."""
@@ -78,7 +87,7 @@ class Rows:
 
     def processes(self) -> list[tuple[bytes, int]]:
         """The rows that were read last, by key, with the process of each."""
-        return [(raw_key, row.key.values[abi.Label.PROCESS]) for raw_key, row in self._kept.items()]
+        return [(raw_key, row.process) for raw_key, row in self._kept.items()]
 
     def of_single(self, key: abi.Labels, names: NamesOf) -> dict[Label, str | None]:
         """The values of all labels but that of the process, and of those that tell who shook hands only what was asked for."""

@@ -7,6 +7,7 @@ import ctypes
 from dataclasses import replace
 
 import pytest
+from tests.fixtures.rows import fill_bucket
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes
@@ -115,7 +116,7 @@ def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
     reader, row = rows(), abi.HandshakeRow()
     for part, (least, most) in {abi.Part.WALL: (5, 9), abi.Part.CALLS: (1, 3)}.items():
         times = row.parts[part]
-        times.exponential[0] = 1
+        fill_bucket(times, 0, 1)
         times.minimum[0] = 1 << abi.Geometry.EXTREME_BITS | (1 << abi.Geometry.EXTREME_BITS) - 1 - least
         times.maximum[0] = 1 << abi.Geometry.EXTREME_BITS | most
     (group,) = reader.groups([(bytes(abi.Labels()), bytes(row))], names_of, 1)
@@ -127,7 +128,8 @@ def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
 def test_without_extremes_a_row_is_the_same_group_in_later_intervals() -> None:
     reader, row = rows(), abi.HandshakeRow()
     times = row.parts[abi.Part.WALL]
-    times.exponential[0] = times.underflow = 1
+    fill_bucket(times, 0, 1)
+    times.underflow = 1
     times.maximum[0] = 1 << abi.Geometry.EXTREME_BITS | 9
     pairs = [(bytes(abi.Labels()), bytes(row))]
     for wanted, same in ((True, False), (False, True)):
@@ -174,7 +176,7 @@ def row_of(count: int, *, torn: bool = False) -> bytes:
     """So many handshakes of which nothing is known but that they were; `torn`: one more of which only the wall is counted."""
     row = abi.HandshakeRow()
     for part in (abi.Part.WALL, abi.Part.CALLS, abi.Part.REST):
-        row.parts[part].exponential[0] = count + (torn and part == abi.Part.WALL)
+        fill_bucket(row.parts[part], 0, count + (torn and part == abi.Part.WALL))
         row.parts[part].total_ns = 100 * count
     return bytes(row)
 
@@ -207,7 +209,7 @@ def counted_row(*durations: int) -> bytes:
     for part in (abi.Part.WALL, abi.Part.CALLS, abi.Part.REST):
         row.parts[part].total_ns = sum(durations)
         for number in range(len(durations)):
-            row.parts[part].exponential[number] = 1
+            fill_bucket(row.parts[part], number, 1)
     return bytes(row)
 
 

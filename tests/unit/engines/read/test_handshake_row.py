@@ -38,6 +38,8 @@ class Kernel:
             elif bucket >= abi.Geometry.BUCKETS:
                 times.overflow += 1
             else:
+                times.lines |= 1 << bucket // abi.Geometry.LINE
+                yield
                 times.exponential[bucket] += 1
             yield
             times.total_ns += duration_ns
