@@ -224,9 +224,8 @@ class ExponentialHistogram:
         """The calls of all, at least one. Raises SsllatencyError where their grids differ."""
         if len(parts) == 1:
             return parts[0]
-        numbers = [part._packed for part in parts if part._packed is not None]
-        if len(numbers) == len(parts):
-            return cls._of_packed(parts, numbers)
+        if None not in [part._packed for part in parts]:
+            return cls._of_packed(parts)
         parts = _of_one_grid(parts)
         if len(parts) == 1:
             return parts[0]
@@ -245,13 +244,22 @@ class ExponentialHistogram:
         return cls._of_counts(tuple(counts), start, (underflow, overflow), parts[0].grid)
 
     @classmethod
-    def _of_packed(cls, parts: Sequence[ExponentialHistogram], numbers: Sequence[int]) -> ExponentialHistogram:
-        """The calls of all, which are kept as these numbers. No word overflows, as a kernel that counts a call each nanosecond
-        would take five centuries to."""
-        start = min([part.offset for part in parts if part._packed], default=FIRST_BUCKET)
-        shifts = [(part.offset - start) * _WORD_BITS for part in parts]
-        packed = sum([number << shift for number, shift in zip(numbers, shifts, strict=True) if number])
-        return cls.from_packed(packed, start, sum([part.underflow for part in parts]), sum([part.overflow for part in parts]))
+    def _of_packed(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram:
+        """The calls of all, which are kept as numbers. No word overflows, as a kernel that counts a call each nanosecond would
+        take five centuries to."""
+        packed, start, underflow, overflow = 0, FIRST_BUCKET, 0, 0
+        for part in parts:
+            if number := part._packed:
+                buckets = part.offset - start
+                if not packed:
+                    packed, start = number, part.offset
+                elif buckets >= 0:
+                    packed += number << buckets * _WORD_BITS
+                else:
+                    packed, start = (packed << -buckets * _WORD_BITS) + number, part.offset
+            underflow += part.underflow
+            overflow += part.overflow
+        return cls.from_packed(packed, start, underflow, overflow)
 
     def _and(self, other: ExponentialHistogram) -> ExponentialHistogram:
         """The calls of both, whose grids are the same: in a third of the time that it takes for any number of histograms."""

@@ -178,6 +178,19 @@ def test_beyond_the_cap_series_are_added_up_and_counted() -> None:
     assert cap.dropped == 2
 
 
+def test_series_are_placed_by_what_they_are_in_whatever_order_they_come() -> None:
+    chance, cap, true = random.Random(7), Cap(5, 0.0), [0] * 9
+    for turn in range(60):
+        true = [count + chance.randrange(1, 4) for count in true]
+        shown = points(*true)
+        if turn % 3 == 2:  # the other times they come as they did before
+            chance.shuffle(shown)
+        placed, ended = cap.place(shown)
+        own = {str(number): count for number, count in enumerate(true[:5])}  # those that came first
+        assert values(placed) == {**own, "overflow": sum(true[5:])}
+        assert (ended, cap.dropped, len(cap)) == ([], 4, 6)
+
+
 def test_the_overflow_keeps_what_has_ended_and_lets_nothing_out() -> None:
     cap = Cap(1, 0.0)
     cap.place(points(1, 2, 3))

@@ -6,6 +6,7 @@ neither ever falls."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
 
 from ssllatency.export.metrics.families import BY_NAME, OVERFLOW, MetricKind
 from ssllatency.export.metrics.ledger import Value, added
@@ -28,6 +29,9 @@ class Cap:
         self._overflown: dict[Series, list[Value]] = {}  # and what each had counted by the last time, alone in a list
         self._last: list[Point] = []  # which keeps their labels
         self._places: dict[_Identity, list[Value] | None] = {}  # theirs: as in _overflown, None for a place of its own
+        self._series: tuple[list[str], list[Labels]] = ([], [])  # and which they are, in order
+        self._has_own: list[bool] = []
+        self._counted: list[tuple[int, list[Value]]] = []  # of the others, the number of each, and where its value is kept
         self._sums: KeyedCache[str, Value, Value] = KeyedCache(added)  # of the overflow, by family
         self._kept: dict[str, Value] = {}  # what overflown series had that are no more
         self.dropped = 0
@@ -38,7 +42,11 @@ class Cap:
     def place(self, points: Iterable[Point]) -> tuple[list[Point], list[Series]]:
         """The points of the series that have a place, with the overflow's, and the series that are no more."""
         points = list(points)
-        identities = [(point.family, id(point.labels)) for point in points]
+        series = [point.family for point in points], [point.labels for point in points]
+        if series == self._series and len(self._overflown) < _MOST_REMEMBERED:  # as in most readings
+            return self._placed_as_before(points) + self._overflow(), []
+        self._series = series
+        identities = list(zip(series[0], map(id, series[1]), strict=True))
         ended: list[Series] = []
         if not self._places.keys() <= set(identities):  # else there are those of the reading before, as in most readings
             ended = self._end_absent({(point.family, point.labels) for point in points})
@@ -48,6 +56,13 @@ class Cap:
             self._places = {}  # as those that aren't remembered count anew each time
         self._last = points
         return placed + self._overflow(), ended
+
+    def _placed_as_before(self, points: list[Point]) -> list[Point]:
+        """The points that have a place, where all are of the series that they were of the last time."""
+        for number, counted in self._counted:
+            counted[0] = points[number].value
+        self._last = points
+        return list(compress(points, self._has_own))
 
     def _end_absent(self, present: set[Series]) -> list[Series]:
         """Frees the places of the series that are no more, and returns them."""
@@ -60,13 +75,17 @@ class Cap:
     def _placed(self, identities: Iterable[_Identity], points: Iterable[Point]) -> list[Point]:
         """The points that have a place; the values of the others are kept."""
         places, placed = self._places, []
-        for identity, point in zip(identities, points, strict=True):
+        self._has_own, self._counted = [], []
+        for number, (identity, point) in enumerate(zip(identities, points, strict=True)):
             if identity not in places:
                 places[identity] = self._place_of((point.family, point.labels))
             overflown = places[identity]
+            self._has_own.append(overflown is None)
             if overflown is None:
                 placed.append(point)
-            elif overflown:
+                continue
+            self._counted.append((number, overflown))
+            if overflown:
                 overflown[0] = point.value
             else:
                 overflown.append(point.value)

@@ -40,6 +40,7 @@ PROCESSOR_PARTS = {
 
 
 Counted = Series | Group | Tallies
+_Counted = list[tuple[Row, Value]]  # what is made of one
 
 
 class ByProcess:
@@ -63,27 +64,36 @@ class ByProcess:
             *((_pid(group), group) for group in (handshakes.groups if handshakes else ())),
             *self._tallies.items(),
         ]
-        by_pid: dict[int, list[tuple[Found, ...]]] = {}
+        by_pid: dict[int, list[_Counted]] = {}
         for pid, row in rows:
             by_pid.setdefault(pid, []).append(self._kept.of(Stage.ROW, id(row), (row,), _of_rows))
         return {pid: self._kept.of(Stage.PROCESS, pid, found, _summed) for pid, found in by_pid.items()}
 
 
-def _of_rows(rows: Sequence[Counted]) -> tuple[Found, ...]:
-    return tuple(_of_row(rows[0]))
+def _of_rows(rows: Sequence[Counted]) -> _Counted:
+    (row,) = rows
+    if isinstance(row, Group):
+        return _of_group(row)
+    return [((family, values), value) for family, values, value in _of_row(row)]
 
 
-def _summed(parts: Sequence[tuple[Found, ...]]) -> Counts:
-    rows: dict[Row, list[Value]] = {}
-    for family, values, value in chain.from_iterable(parts):
-        rows.setdefault((family, values), []).append(value)
-    return {row: added(values) if len(values) > 1 else values[0] for row, values in rows.items()}
+def _of_row(row: Series | Tallies) -> Iterator[Found]:
+    return _of_tallies(row) if isinstance(row, Tallies) else _of_series(row)
 
 
-def _of_row(row: Counted) -> Iterator[Found]:
-    if isinstance(row, Tallies):
-        return _of_tallies(row)
-    return _of_series(row) if isinstance(row, Series) else _of_group(row)
+def _summed(parts: Sequence[_Counted]) -> Counts:
+    counts: dict[Row, Value] = {}
+    several: dict[Row, list[Value]] = {}
+    for row, value in chain.from_iterable(parts):
+        if row not in counts:
+            counts[row] = value
+        elif row in several:
+            several[row].append(value)
+        else:
+            several[row] = [counts[row], value]
+    for row, values in several.items():
+        counts[row] = added(values)
+    return counts
 
 
 def _pid(group: Group) -> int:
@@ -107,12 +117,14 @@ def _of_series(series: Series) -> Iterator[Found]:
             yield family, labels({**of, names.REASON: reason}), count
 
 
-def _of_group(group: Group) -> Iterator[Found]:
+def _of_group(group: Group) -> _Counted:
+    found: _Counted = [*facts_of(group)]
     rows = _rows(group.ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or "")
-    yield from facts_of(group)
     for part, times in group.parts.items():
+        durations = Distribution(times.total_ns, times.exponential)
         for row in rows[part]:
-            yield *row, Distribution(times.total_ns, times.exponential)
+            found.append((row, durations))
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ssllatency import __version__
@@ -75,9 +75,13 @@ class Exposition:
 
         def make(parts: Sequence[Folded]) -> dict[Row, Point]:
             (of,) = parts
-            points = {_TARGETS: _point_of(service, _TARGETS, of.processes, of.since_s, before)}
+            since_s = of.since_s
+            points = {_TARGETS: _point_of(service, _TARGETS, of.processes, since_s, before.get(_TARGETS))}
             for row, value in of.counts.items():
-                points[row] = _point_of(service, row, value, of.since_s, before)
+                last = before.get(row)
+                if last is None or last.value is not value or last.since_s != since_s:
+                    last = _point_of(service, row, value, since_s, last)
+                points[row] = last
             return points
 
         return self._kept.of(Stage.POINTS, service, (folded,), make)
@@ -115,10 +119,9 @@ class Exposition:
         return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)
 
 
-def _point_of(service: Labels, row: Row, value: Value, since_s: float, before: Mapping[Row, Point]) -> Point:
-    last = before.get(row)
+def _point_of(service: Labels, row: Row, value: Value, since_s: float, last: Point | None) -> Point:
     if last is None or last.since_s != since_s:
         family, values = row
         return Point(family, labels(dict((*service, *values))), value, since_s)
-    is_same = last.value is value or (not isinstance(value, Distribution) and last.value == value)
+    is_same = not isinstance(value, Distribution) and last.value == value
     return last if is_same else last.with_value(value)

@@ -51,21 +51,21 @@ PLACES = {
 }
 
 
-def facts_of(group: Group) -> Iterator[tuple[str, Labels, int]]:
-    """The counters of a group: family, labels and count."""
-    for fact, family, values in _rows(group.ending):
+def facts_of(group: Group) -> Iterator[tuple[tuple[str, Labels], int]]:
+    """The counters of a group: family and labels, and the count."""
+    for fact, row in _rows(group.ending):
         if _is_known(group, fact):
-            yield family, values, group.facts.get(fact, 0)
+            yield row, group.facts.get(fact, 0)
 
 
 @cache
-def _rows(ending: Ending) -> Sequence[tuple[Fact, str, Labels]]:
+def _rows(ending: Ending) -> Sequence[tuple[Fact, tuple[str, Labels]]]:
     """Return where each fact of handshakes is counted that ended so."""
     rows = []
     for fact, place in PLACES.items():
         outcome = {names.OUTCOME: str(ending)} if place.by_outcome else {}
         own = {place.label: place.value} if place.label else {}
-        rows.append((fact, place.family, labels({**own, **outcome})))
+        rows.append((fact, (place.family, labels({**own, **outcome}))))
     return rows
 
 

@@ -5,7 +5,7 @@ and so is all that is made of it, down to what is sent and written."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from enum import Enum, auto
+from enum import StrEnum, auto
 from operator import is_
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Stage(Enum):
+class Stage(StrEnum):
     """A stage at which something is kept: the values of a row of the engine, the counts of a process, those of a service, and
     the service's points."""
 

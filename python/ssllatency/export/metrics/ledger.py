@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.points import Distribution, Labels
@@ -26,9 +26,9 @@ def added(values: Sequence[Value]) -> Value:
     """The sum of at least one; all of one kind."""
     if len(values) == 1:
         return values[0]
-    parts = [value for value in values if isinstance(value, Distribution)]
-    if not parts:
-        return sum([value for value in values if not isinstance(value, Distribution)])
+    if not isinstance(values[0], Distribution):
+        return sum(cast(Sequence[float], values))
+    parts = cast(Sequence[Distribution], values)
     total_ns = sum([part.total_ns for part in parts])
     return Distribution(total_ns, ExponentialHistogram.added([part.buckets for part in parts]))
 

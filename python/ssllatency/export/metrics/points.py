@@ -87,25 +87,39 @@ class Frames:
 
     def __init__(self) -> None:
         self._before: tuple[Point, ...] = ()
-        self._numbers: dict[tuple[str, int], int] = {}  # in there, by family and the identity of the labels
 
     def frame(self, reading: Reading) -> bytes:
         """The next line, for one sending."""
-        keys = [(point.family, id(point.labels)) for point in reading.points]
-        sent = list(map(self._sent, reading.points, keys))
-        self._before, self._numbers = reading.points, dict(zip(keys, range(len(keys)), strict=True))
-        return _ENCODER.encode([reading.host, reading.at_s, sent, reading.ended]).encode() + b"\n"
+        before = (*self._before, *[None] * (len(reading.points) - len(self._before)))
+        numbers: dict[tuple[str, int], int] = {}  # of those before, by family and the identity of the labels
+        sent: list[object] = []
+        for number, (point, last) in enumerate(zip(reading.points, before, strict=False)):
+            if point is last:
+                sent.append(number)
+            elif last and last.labels is point.labels and last.family == point.family:  # in the same place, as most are
+                sent.append(_sent(point, number, last))
+            else:
+                numbers = numbers or self._numbers()
+                found = numbers.get((point.family, id(point.labels)))
+                sent.append(_whole(point) if found is None else _sent(point, found, self._before[found]))
+        self._before = reading.points
+        line = _ENCODER.encode([reading.host, reading.at_s, sent, reading.ended])
+        line += "\n"  # in place, as a copy of these hundreds of kilobytes takes new memory
+        return line.encode()
 
-    def _sent(self, point: Point, key: tuple[str, int]) -> object:
-        number = self._numbers.get(key)
-        if number is None:
-            return [point.family, point.labels, _encoded(point.value), point.since_s]
-        before = self._before[number]
-        if before is point:
-            return number
-        if before.since_s != point.since_s:
-            return [point.family, point.labels, _encoded(point.value), point.since_s]
-        return [number, _encoded(point.value)]
+    def _numbers(self) -> dict[tuple[str, int], int]:
+        return {(point.family, id(point.labels)): number for number, point in enumerate(self._before)}
+
+
+def _sent(point: Point, number: int, before: Point) -> object:
+    """A point of the series that had this one before, by its number."""
+    if point is before:
+        return number
+    return [number, _encoded(point.value)] if before.since_s == point.since_s else _whole(point)
+
+
+def _whole(point: Point) -> object:
+    return [point.family, point.labels, _encoded(point.value), point.since_s]
 
 
 class Readings:
@@ -118,25 +132,24 @@ class Readings:
         """The reading that the next line was made of. ValueError for anything else."""
         try:
             host, at_s, points, ended = json.loads(frame)
-            self._before = tuple([self._point(point) for point in points])
+            before = self._before
+            self._before = tuple(
+                [before[sent] if type(sent) is int and sent >= 0 else self._point(sent) for sent in points]  # most
+            )
             return Reading(str(host), float(at_s), self._before, tuple((str(name), _labels(pairs)) for name, pairs in ended))
         except (TypeError, IndexError, RecursionError) as error:
             raise ValueError(f"no reading: {error}") from None
 
     def _point(self, sent: object) -> Point:
-        if isinstance(sent, int):
-            return self._sent_before(sent)
         if not isinstance(sent, list):
             raise TypeError("no point")
         if len(sent) == 2:
-            return self._sent_before(sent[0]).with_value(_decoded(sent[1]))
+            number, value = sent
+            if number < 0:
+                raise TypeError("no number of a point")
+            return self._before[number].with_value(_decoded(value))
         name, pairs, value, since = sent
         return Point(str(name), _labels(pairs), _decoded(value), float(since))
-
-    def _sent_before(self, number: int) -> Point:
-        if number < 0:
-            raise TypeError("no number of a point")
-        return self._before[number]
 
 
 def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
