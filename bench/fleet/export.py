@@ -268,14 +268,15 @@ much processor time as any other scrape.
 ## How
 
 - Rows of handshakes are read in place, in memory that the programs share: of those that were counted in since, the parts that
-  were. Other rows of the kernel's maps are copied, and read again where a byte of them has changed.
+  were. Of a part's 480 buckets, those are copied that lie in a line of memory in which something was counted, as the programs
+  note with each. Other rows of the kernel's maps are copied, and read again where a byte of them has changed.
 - A histogram's buckets are one number, of which each count is a word, from the programs' memory to the answer's encoding: read,
   added and sent as one, they become numbers of their own in the few series that are answered one by one.
 - All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
   points, and what goes between the two processes and is written of them.
 - Of a process that hasn't run since it was last looked at nothing is looked at.
-- Which series have a place of their own is found by which object their labels are, and the overflow is added up again only
-  where a value in it is another.
+- Where the series are those of the reading before, as they nearly always are, so is which of them have a place of their own,
+  and their numbers in what goes between the two processes. The overflow is added up again only where a value in it is another.
 - When no traced process has run for two strata of `--budget`, 12 seconds to a minute, no probe is set or removed any more.
 """
 

@@ -27,7 +27,7 @@ _TYPES = {MetricKind.COUNTER: 0, MetricKind.GAUGE: 1, MetricKind.HISTOGRAM: 4}
 _VALUE_FIELDS = {MetricKind.COUNTER: 3, MetricKind.GAUGE: 2, MetricKind.HISTOGRAM: 7}
 _FORMAT = "protobuf"
 _MOST_SERVICES = 2048  # whose begin needn't be encoded again
-_MOST_REMEMBERED = 8192  # series whose labels needn't be encoded again for each scrape
+_MOST_REMEMBERED = 8192  # series whose spans needn't be encoded again for each scrape
 # Buckets that lie together: one or two empty ones between others are written as such, as a gap takes more.
 _RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
 
@@ -54,10 +54,17 @@ def _metric(kind: MetricKind, point: Point) -> bytes:
         inner = _histogram(value) + _created(15, point.since_s)
     else:
         inner = _double(1, value) + (_created(3, point.since_s) if kind is MetricKind.COUNTER else b"")
-    return _labels(point.labels) + _message(_VALUE_FIELDS[kind], inner)
+    return _labels_of(point) + _message(_VALUE_FIELDS[kind], inner)
 
 
-@lru_cache(_MOST_REMEMBERED)
+def _labels_of(point: Point) -> bytes:
+    kind, written = point.written_labels
+    if kind != _FORMAT:
+        written = _labels(point.labels)
+        point.written_labels = _FORMAT, written
+    return written
+
+
 def _labels(pairs: Labels) -> bytes:
     return b"".join(_message(1, _text(1, name.replace(".", "_")) + _text(2, value)) for name, value in pairs)
 

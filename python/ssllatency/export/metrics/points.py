@@ -27,14 +27,15 @@ class Distribution(NamedTuple):
 @dataclass(slots=True)
 class Point:
     """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
-    epoch's seconds. `written`: what it is in the format that was asked for last, after the format's name; nothing else of a
-    point changes."""
+    epoch's seconds. `written`: what it is in the format that was asked for last, after the format's name, and `written_labels`
+    what its labels are in there; nothing else of a point changes."""
 
     family: str
     labels: Labels
     value: Distribution | float
     since_s: float
     written: tuple[str, bytes] = field(default=_UNWRITTEN, init=False, compare=False, repr=False)
+    written_labels: tuple[str, bytes] = field(default=_UNWRITTEN, init=False, compare=False, repr=False)
 
     def written_as(self, kind: str) -> bytes | None:
         """Return what it is in a format; None where another was asked for last."""
@@ -48,7 +49,9 @@ class Point:
 
     def with_value(self, value: Distribution | float) -> Point:
         """The series' next point."""
-        return Point(self.family, self.labels, value, self.since_s)
+        point = Point(self.family, self.labels, value, self.since_s)
+        point.written_labels = self.written_labels
+        return point
 
 
 @dataclass(frozen=True)
