@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -140,7 +141,9 @@ def sockets_of(answers: Iterator[bytes]) -> Iterator[ListeningSocket]:
         raise OSError(_DOESNT_TELL) from None
 
 
+@lru_cache(_MOST)
 def _socket(message: bytes) -> ListeningSocket:
+    """Most messages are those of the reading before."""
     family, port, address, cookie, limit, inode = _SOCKET.unpack_from(message)
     at, drops = _SOCKET.size, 0
     while at < len(message):
