@@ -224,8 +224,8 @@ class ExponentialHistogram:
         """The calls of all, at least one. Raises SsllatencyError where their grids differ."""
         if len(parts) == 1:
             return parts[0]
-        if None not in [part._packed for part in parts]:
-            return cls._of_packed(parts)
+        if packed := cls._of_packed(parts):
+            return packed
         parts = _of_one_grid(parts)
         if len(parts) == 1:
             return parts[0]
@@ -244,12 +244,15 @@ class ExponentialHistogram:
         return cls._of_counts(tuple(counts), start, (underflow, overflow), parts[0].grid)
 
     @classmethod
-    def _of_packed(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram:
-        """The calls of all, which are kept as numbers. No word overflows, as a kernel that counts a call each nanosecond would
+    def _of_packed(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram | None:
+        """The calls of all, if all are kept as numbers. No word overflows, as a kernel that counts a call each nanosecond would
         take five centuries to."""
         packed, start, underflow, overflow = 0, FIRST_BUCKET, 0, 0
         for part in parts:
-            if number := part._packed:
+            number = part._packed
+            if number is None:
+                return None
+            if number:
                 buckets = part.offset - start
                 if not packed:
                     packed, start = number, part.offset

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Protocol
 
 from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.points import Distribution, Labels
@@ -27,8 +27,8 @@ def added(values: Sequence[Value]) -> Value:
     if len(values) == 1:
         return values[0]
     if not isinstance(values[0], Distribution):
-        return sum(cast(Sequence[float], values))
-    parts = cast(Sequence[Distribution], values)
+        return sum(values)  # type: ignore[arg-type]
+    parts: Sequence[Distribution] = values  # type: ignore[assignment]
     total_ns = sum([part.total_ns for part in parts])
     return Distribution(total_ns, ExponentialHistogram.added([part.buckets for part in parts]))
 
