@@ -92,7 +92,9 @@ def _spans_and_deltas(buckets: ExponentialHistogram) -> bytes:
     """The runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last
     one."""
     spans, is_in_run = _runs(buckets.offset + 1, bytes(map(bool, buckets.counts)), is_longer=bool(buckets.overflow))
-    counts = [*compress(buckets.counts, is_in_run), *([buckets.overflow] if buckets.overflow else ())]
+    counts = list(compress(buckets.counts, is_in_run))
+    if buckets.overflow:
+        counts.append(buckets.overflow)
     return spans + _message(13, _packed(list(map(sub, counts, (0, *counts))))) if counts else spans
 
 
@@ -152,15 +154,17 @@ def _encoded(value: int) -> bytes:
 _SMALL_ONES = 1024
 _SMALL = [_encoded(value) for value in range(_SMALL_ONES)]
 _SMALL_SIGNED = [_encoded(_zigzag(value)) for value in (*range(_SMALL_ONES), *range(-_SMALL_ONES, 0))]  # by Python's index
-_HEADS = [_encoded(field << 3 | 2) for field in range(16)]  # of a message's or text's field
+# Of a field that is a number, a double, and a message or text.
+_NUMBERS, _DOUBLES, _HEADS = ([_encoded(field << 3 | kind) for field in range(16)] for kind in range(3))
+_EIGHT_BYTES = struct.Struct("<d")
 
 
 def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return _NUMBERS[field] + _varint(value)
 
 
 def _double(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 1) + struct.pack("<d", value)
+    return _DOUBLES[field] + _EIGHT_BYTES.pack(value)
 
 
 def _message(field: int, content: bytes) -> bytes:
