@@ -191,6 +191,21 @@ def test_series_are_placed_by_what_they_are_in_whatever_order_they_come() -> Non
         assert (ended, cap.dropped, len(cap)) == ([], 4, 6)
 
 
+def test_labels_that_are_made_anew_are_those_of_the_same_series() -> None:
+    """A place is found by which object the labels are: none is taken for one that is there no more."""
+    cap, true = Cap(3, 0.0), [1] * 6
+    for turn in range(40):
+        if turn % 3 == 2:
+            true.insert(3, 1)  # another one, whose labels may lie where others have lain
+        true = [count + 1 for count in true]
+        shown = points(*true)
+        for point in shown:
+            point.labels = (*point.labels[:0], *point.labels)
+        placed, _ = cap.place(shown)
+        own = {str(number): count for number, count in enumerate(true[:3])}
+        assert values(placed) == {**own, "overflow": sum(true[3:])}
+
+
 def test_the_overflow_keeps_what_has_ended_and_lets_nothing_out() -> None:
     cap = Cap(1, 0.0)
     cap.place(points(1, 2, 3))

@@ -27,9 +27,8 @@ class Cap:
         self._most, self._began_s = most, began_s
         self._own: set[Series] = set()
         self._overflown: dict[Series, list[Value]] = {}  # and what each had counted by the last time, alone in a list
-        self._last: list[Point] = []  # which keeps their labels
+        self._series: tuple[list[str], list[Labels]] = ([], [])  # of the last reading, in order: which keeps their labels
         self._places: dict[_Identity, list[Value] | None] = {}  # theirs: as in _overflown, None for a place of its own
-        self._series: tuple[list[str], list[Labels]] = ([], [])  # and which they are, in order
         self._has_own: list[bool] = []
         self._counted: list[tuple[int, list[Value]]] = []  # of the others, the number of each, and where its value is kept
         self._sums: KeyedCache[str, Value, Value] = KeyedCache(added)  # of the overflow, by family
@@ -54,14 +53,12 @@ class Cap:
         placed = self._placed(identities, points)
         if len(self._overflown) == _MOST_REMEMBERED:
             self._places = {}  # as those that aren't remembered count anew each time
-        self._last = points
         return placed + self._overflow(), ended
 
     def _placed_as_before(self, points: list[Point]) -> list[Point]:
         """The points that have a place, where all are of the series that they were of the last time."""
         for number, counted in self._counted:
             counted[0] = points[number].value
-        self._last = points
         return list(compress(points, self._has_own))
 
     def _end_absent(self, present: set[Series]) -> list[Series]:
