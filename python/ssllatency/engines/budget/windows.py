@@ -121,8 +121,8 @@ class Windows:
         self._over = False
 
     def start(self, held: Collection[Tier] = ()) -> None:
-        """To be called as soon as all is watched but what is `held` back until now, which is watched from here on: looks for a
-        moment whether that costs too much. AttachError where the kernel refuses."""
+        """To be called as soon as all is watched but what is `held` back until now, which is watched from here on. `tick` looks
+        soon whether that costs too much. AttachError where the kernel refuses."""
         self._spending.share()  # which waits until it is known what a hit costs
         if held:
             resume(self._gates, held)
@@ -131,8 +131,6 @@ class Windows:
                 self._accounts.begin(tier, self._clock(), self._work())
         self._spending.begin()
         self._looks.begin(self._clock())
-        self._sleep(FIRST_LOOK_S)
-        self._look()
 
     def look_soon(self) -> None:
         """More was attached just now: has `tick` look at what that costs before it would anyway."""

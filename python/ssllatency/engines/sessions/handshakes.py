@@ -111,7 +111,8 @@ class HandshakeSession:
         self._arrivals.make_room(self.attachment.object, self._request.in_flight)
 
     def attach(self) -> None:
-        """Loads the object, fills its maps and attaches."""
+        """Loads the object, fills its maps and attaches: all probes. The first `poll` begins to keep the budget, which may wait
+        until it is known what a hit costs; only where reads and writes are watched that can't wait for it."""
         self._adjust()
         self.attachment.load()
         self._fill_maps()
@@ -123,7 +124,8 @@ class HandshakeSession:
         self.attachment.attach(self._sites(0, self._images), self._sites_below)
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_offload()
-        self._begin_windows()
+        if self._within_data:
+            self._begin_windows()
         self._accept_queues()
 
     @property
@@ -271,6 +273,7 @@ class HandshakeSession:
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self.attachment.tend()
+        self._begin_windows()
         self._windows.tick(self._counters.within_data)
         self._watch_offload()
         self._watch_transport()

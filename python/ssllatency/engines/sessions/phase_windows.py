@@ -28,11 +28,12 @@ class PhaseWindows:
         self.gates = HandshakeGates(attachment)
         self._windows: Windows | None = None
         self._tiers: tuple[Tier, ...] = ()
+        self._over = False
 
     def begin(self, *, within_data: bool) -> None:
         """Looks what all that costs from here on; may be called again. `within_data`: reads and writes are watched."""
         tiers = (Tier.DATA, Tier.BELOW) if within_data else (Tier.BELOW,)
-        if self._budget is None or self._tiers == tiers:
+        if self._budget is None or self._over or self._tiers == tiers:
             return
         if self._windows:
             self._windows.finish()
@@ -59,7 +60,9 @@ class PhaseWindows:
     @property
     def due_s(self) -> float:
         """The time of the next tick at the latest, as for any source."""
-        return self._windows.due_s if self._windows else math.inf
+        if self._windows:
+            return self._windows.due_s
+        return math.inf if self._budget is None or self._over else 0.0
 
     @property
     def rests(self) -> bool:
@@ -74,7 +77,8 @@ class PhaseWindows:
         return sampled.exact_share if sampled else None
 
     def finish(self) -> None:
-        """Ends the account; may be called twice."""
+        """Ends the account; may be called twice, and before there is one: then none begins."""
+        self._over = True
         if self._windows:
             self._windows.finish()
 

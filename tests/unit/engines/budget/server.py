@@ -126,7 +126,7 @@ class Woken:
             bursts=self._bursts,
             tiers=tiers,
         )
-        self.windows.start()
+        begin(server, self.windows)
 
     def _spent(self) -> Spent:
         self._seen = self.server.spent() or Spent()
@@ -151,8 +151,15 @@ class Woken:
 
 def watch(server: Server, budget: float = BUDGET, seed: int = 1) -> Windows:
     windows = Windows(budget, server, server.spent, server.totals, server.clock, server.sleep, random.Random(seed))
-    windows.start()
+    begin(server, windows)
     return windows
+
+
+def begin(server: Server, windows: Windows, held: Sequence[Tier] = ()) -> None:
+    """Starts the windows and has their first look taken as soon as it is due, as a command does."""
+    windows.start(held)
+    server.sleep(windows.due_s - server.clock())
+    windows.tick()
 
 
 def run(server: Server, windows: Windows, seconds: float) -> None:

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from tests.unit.engines.budget.server import BUDGET, Server, holds, run, watch
+from tests.unit.engines.budget.server import BUDGET, Server, begin, holds, run, watch
 
 from ssllatency.engines.budget.spending import OTHERS_BUDGET
 from ssllatency.engines.budget.windows import Windows
@@ -48,7 +48,7 @@ class FullSpeed(Server):
 def watched(server: FullSpeed, seed: int, seconds: float = 40) -> Windows:
     chance = random.Random(seed)
     windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, chance, work=server.work)
-    windows.start()
+    begin(server, windows)
     run(server, windows, seconds)
     windows.finish()
     return windows

@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 
 import pytest
-from tests.unit.engines.budget.server import Server, run
+from tests.unit.engines.budget.server import Server, begin, run
 
 from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.controller import Controller
@@ -25,7 +25,7 @@ def watch(server: Server, line_ns: int = LINE_NS, idle_share: float = 0.0) -> Wi
     windows = Windows(
         *(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1)), tool_ns=tool_ns
     )
-    windows.start()
+    begin(server, windows)
     return windows
 
 
@@ -75,7 +75,7 @@ def test_setting_and_removing_probes_is_paid_out_of_the_budget() -> None:
             *(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1)),
             tool_ns=lambda: round(server.moved_s * 1e9) if counts else 0,
         )
-        windows.start()
+        begin(server, windows)
         run(server, windows, 120)
         windows.finish()
         return server
@@ -93,7 +93,7 @@ def test_setting_the_probes_at_first_is_paid_out_of_the_first_windows() -> None:
             *(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1)),
             attach_ns=lambda: round(attach_s * 1e9),
         )
-        windows.start()
+        begin(server, windows)
         run(server, windows, seconds)
         windows.finish()
         return sum(part.watched_s for part in windows.sampling())

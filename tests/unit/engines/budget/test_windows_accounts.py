@@ -11,6 +11,7 @@ import pytest
 from tests.unit.engines.budget.server import (
     STEP_S,
     Server,
+    begin,
     holds,
     run,
     watch,
@@ -129,7 +130,7 @@ def test_what_watching_all_would_cost_is_no_guess_where_little_is_watched() -> N
         server = Uneven({Tier.DATA: 0, Tier.BELOW: 40_000, Tier.HANDSHAKE: 24_000})  # 8 and 4.8 %
         chance = random.Random(seed)
         windows = Windows(0.05, server, server.spent, server.totals, server.clock, server.sleep, chance, tiers=(Tier.BELOW,))
-        windows.start()
+        begin(server, windows)
         run(server, windows, 14)
         [sampling] = windows.sampling()
         assert sampling.exact_share

@@ -10,6 +10,7 @@ from dataclasses import replace
 from tests.unit.engines.budget.server import (
     BUDGET,
     Server,
+    begin,
     run,
     watch,
 )
@@ -55,7 +56,7 @@ def test_what_is_held_back_is_watched_from_the_start_on() -> None:
     server.counting.discard(Tier.DATA)
     windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
     server.sleep(1)
-    windows.start([Tier.DATA])
+    begin(server, windows, [Tier.DATA])
     run(server, windows, 30)
     windows.finish()
     assert server.counting == set(Tier)
@@ -67,7 +68,7 @@ def test_what_is_held_back_costs_only_a_moment_at_full_speed() -> None:
     server.attached.discard(Tier.DATA)
     server.counting.discard(Tier.DATA)
     windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
-    windows.start([Tier.DATA])
+    begin(server, windows, [Tier.DATA])
     assert Tier.DATA not in server.attached
     assert server.cost_ns < 0.4 * 0.04e9  # of less than 40 ms
 
@@ -92,7 +93,7 @@ def test_a_load_that_comes_at_once_is_seen_at_the_next_tick() -> None:
     windows = Windows(
         BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1), spent_unhit=spent_unhit
     )
-    windows.start()
+    begin(server, windows)
     run(server, windows, 5)
     server.rates[Tier.DATA] = 200_000
     server.sleep(0.01)
@@ -119,7 +120,7 @@ def test_a_burst_that_has_ended_when_it_is_seen_is_counted() -> None:
         BUDGET, server, spent, server.totals, server.clock, server.sleep, random.Random(1), spent_unhit=spent_unhit
     )
     server.busy = False
-    windows.start()
+    begin(server, windows)
     run(server, windows, 5)
     server.busy, server.worked_s = True, 0.0
     server.rates[Tier.DATA] = 200_000

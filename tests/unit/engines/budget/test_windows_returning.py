@@ -12,6 +12,7 @@ from tests.parameters import slow_except
 from tests.unit.engines.budget.server import (
     BUDGET,
     Server,
+    begin,
     holds,
     run,
     share,
@@ -131,7 +132,7 @@ def test_who_asks_in_vain_whether_functions_may_come_back_asks_less_and_less() -
 
 def without_return(server: Server) -> Windows:
     windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1), again=False)
-    windows.start()
+    begin(server, windows)
     return windows
 
 
