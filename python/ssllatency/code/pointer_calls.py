@@ -160,8 +160,10 @@ def _called_soon(path: Iterable[Instruction], field: int) -> bool:
     kept: set[tuple[str, int]] = set()  # where in memory it is as well, by register and offset
     if "" in registers:
         return True
+    if not registers:
+        return False
     for instruction in instructions:
-        again = {load.register for load in loads(instruction) if (load.base, load.offset) in kept}
+        again = {load.register for load in loads(instruction) if (load.base, load.offset) in kept} if kept else set()
         if "" in again or (instruction.flow is Flow.INDIRECT_CALL and callee(instruction) in registers):
             return True
         kept |= {(store.base, store.offset) for store in _stores(instruction) if store.register in registers}
@@ -292,8 +294,10 @@ def _stores(instruction: Instruction) -> tuple[_Store, ...]:
     if hasattr(instruction, "word"):
         return tuple(_aarch64_stored(cast("Aarch64Instruction", instruction)))
     x86_instruction = cast("X86Instruction", instruction)
+    if "[" not in x86_instruction.raw.op_str.partition(",")[0]:  # most don't, and their operands take long to make
+        return ()
     operands = x86_instruction.raw.operands
-    if not operands or operands[0].type != _MEMORY:
+    if operands[0].type != _MEMORY:
         return ()
     memory, whole = operands[0].mem, x86_instruction.opcode == 0x89 and x86_instruction.rex & 8
     register = _x86_name(operands[1].reg) if whole else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ssllatency.code.decode import instructions
 from ssllatency.code.evaluation import ARGUMENTS, Evaluation, PathState
@@ -39,6 +40,8 @@ def _registers() -> dict[str, tuple[str, int]]:
 
 
 _REGISTERS = _registers()
+# By image, the instructions by their addresses: the same functions are evaluated in many cases.
+_decoded: WeakKeyDictionary[Image, dict[int, Any]] = WeakKeyDictionary()
 
 
 def _merged(whole: Value, value: Value, size: int) -> Value:
@@ -56,7 +59,7 @@ class X86Evaluation(Evaluation):
 
     def __init__(self, image: Image) -> None:
         super().__init__(image)
-        self._decoded: dict[int, Any] = {}
+        self._decoded = _decoded.setdefault(image, {})
 
     def _instruction(self, address: int) -> Any | None:
         if address not in self._decoded:

@@ -250,22 +250,25 @@ class X86Instruction:
         return _without_stack_pointer(after) if value is None else {**after, "rsp": value}
 
     def _sum(self, before: Frame) -> int | None:
-        """The delta of a destination that is another register of the frame plus a constant."""
-        source = self.raw.operands[1]
-        names = wide_names()
+        """The delta of a destination that is another register of the frame plus a constant. Capstone's operands, which take
+        long to make, are only asked for where the bytes don't tell."""
         if self.raw.mnemonic in ("add", "sub"):
-            if source.type != x86.X86_OP_IMM or "rsp" not in before:
+            if self.opcode not in (0x81, 0x83) or "rsp" not in before:  # no immediate
                 return None
-            return before["rsp"] + int(source.imm if self.raw.mnemonic == "sub" else -source.imm)
+            constant = _signed(self.code[-1:] if self.opcode == 0x83 else self.code[-4:])
+            return before["rsp"] + (constant if self.raw.mnemonic == "sub" else -constant)
         if self.raw.mnemonic == "mov":
-            return before.get(names.get(source.reg, "")) if source.type == x86.X86_OP_REG else None
-        base = before.get(names.get(source.mem.base, ""))
-        return None if base is None or source.mem.index else base - int(source.mem.disp)
+            return before.get(self.copy[1]) if self.copy else None
+        source = self.raw.operands[1].mem
+        base = before.get(wide_names().get(source.base, ""))
+        return None if base is None or source.index else base - int(source.disp)
 
     def _aliased(self, before: Frame, after: Frame) -> Frame:
-        destination = wide_names().get(self.raw.operands[0].reg, "")
         value = self._sum(before) if self.rex & 8 else None
-        return after if value is None or destination not in _FRAME_ALIASES else {**after, destination: value}
+        if value is None:
+            return after
+        destination = wide_names().get(self.raw.operands[0].reg, "")
+        return {**after, destination: value} if destination in _FRAME_ALIASES else after
 
     def cost(self, emulation: Emulation) -> Cost | None:
         if _REFUSED_PREFIXES.intersection(self.prefixes):
