@@ -67,8 +67,10 @@ def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
 
 def childless(selection: Selection) -> bool:
     """Whether none of the processes that are selected can ever start another, and no others are selected later."""
-    named = bool(selection.pids) and selection == Selection(pids=selection.pids)
-    return named and not any(can_have_children(pid) for pid in members(selection))
+    if not selection.pids or selection != Selection(pids=selection.pids):
+        return False
+    # Most can, and whoever they have started needn't be looked for then.
+    return not (any(map(can_have_children, selection.pids)) or any(map(can_have_children, members(selection))))
 
 
 def load_early(
