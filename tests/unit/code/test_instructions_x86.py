@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 from random import Random
 
+import capstone
 import pytest
+from tests.fixtures.functions import function_ranges
 
 from ssllatency.code.decode import instructions, lines
 from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow
 from ssllatency.code.x86.instructions import REGISTERS, X86Instruction, wide_names
 from ssllatency.code.x86.machine import X86
+from ssllatency.elf.image import Image
 
 ADDRESS = 0x1000
 EVERYTHING = Emulation(multibyte_nops=True, optimised_nop5=True)
@@ -245,3 +250,18 @@ def test_the_lines_are_the_instructions() -> None:
 )
 def test_a_register_that_is_zeroed(code: str, register: str) -> None:
     assert one(code).zeroed == register
+
+
+@pytest.mark.slow
+def test_the_text_of_the_first_operand_shows_whether_it_is_memory() -> None:
+    """By that the planner tells what stores nothing, without having the operands made."""
+    path = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
+    if not path.exists():
+        pytest.skip(f"needs {path}")
+    image, unlike = Image.open(path, debug_roots=()), []
+    for start, end in islice(function_ranges(image), 0, None, 10):
+        for line in lines(image.code(start, end - start), start, "x86-64"):
+            first = line.operands[0].type if line.operands else None
+            if (first == capstone.CS_OP_MEM) != ("[" in line.op_str.partition(",")[0]):
+                unlike.append(f"{line.mnemonic} {line.op_str}")
+    assert unlike == []

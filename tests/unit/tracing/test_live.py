@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import os
 import signal
@@ -22,7 +23,7 @@ from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import STOP, stop_is_asked_for, wait_for
 from ssllatency.targets import Selection
-from ssllatency.tracing.live import RunEnd, readings, snapshots
+from ssllatency.tracing.live import RunEnd, announce, readings, snapshots
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
 
@@ -160,3 +161,14 @@ def counts(interval: Snapshot) -> tuple[object, ...]:
     whole = total(interval.handshakes, Ending.SUCCESS)
     assert whole
     return whole.count, {part: (times.count, times.total_ns) for part, times in whole.parts.items()}
+
+
+def test_garbage_is_looked_for_again_once_the_probes_are_attached() -> None:
+    gc.disable()
+    try:
+        announce(Resolved((), (), True, (), SOURCE), 1.0)
+        assert gc.isenabled()
+        assert gc.get_freeze_count()
+    finally:
+        gc.enable()
+        gc.unfreeze()
