@@ -42,7 +42,9 @@ class Processes:
         clock = None if tickless() else process_clock_ns
         self._io_calls = None if request.everyone else IoCalls(clock=clock)  # of everyone only some would be known
         self.filtered = False  # whether others hit the probes, too
-        self.meter = CostMeter(request.hit_costs, self._paying) if request.hit_costs and not request.floor else None
+        self.meter: CostMeter | None = None
+        if request.hit_costs and not request.floor:  # a budget needs it as soon as it begins
+            self.meter = CostMeter(request.hit_costs, self._paying, when_needed=request.budget is not None)
         self.around = Around(self.targets, request.before) if self.meter and not request.everyone else None
         if request.following:
             self.following = request.following

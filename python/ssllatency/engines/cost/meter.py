@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from threading import Thread
 
 from ssllatency.engines.bpf.loadable import Loadable
@@ -27,14 +27,20 @@ _LOOK_S = 1.0  # how often the processes' time is read, so that little of those 
 class CostMeter:
     """The cost of the objects that `add` names. `begin` when their probes are attached, `tick` many times a second.
 
-    `hit_costs` tells what a hit takes on this machine, None where that isn't known; it is asked once. `pids` tells the traced
-    processes so far, None for all that hit a probe.
+    `hit_costs` tells what a hit takes on this machine, None where that isn't known; it is asked once: by a thread as soon as
+    the probes are attached, or if `when_needed` only then, while this thread waits and so disturbs no measurement. `pids` tells
+    the traced processes so far, None for all that hit a probe.
     """
 
-    def __init__(self, hit_costs: Callable[[], HitCosts | None], pids: Callable[[], Collection[int] | None]) -> None:
-        self._ask, self._pids = hit_costs, pids
-        self._costs: HitCosts | None = None
-        self._asking: Thread | None = None
+    def __init__(
+        self,
+        hit_costs: Callable[[], HitCosts | None],
+        pids: Callable[[], Collection[int] | None],
+        *,
+        when_needed: bool = False,
+    ) -> None:
+        self._ask, self._pids, self._when_needed = hit_costs, pids, when_needed
+        self._costs: Callable[[], HitCosts | None] = lambda: None
         self._tables: list[HitTable] = []
         self._hits: KeyedCache[str, Counts, Hits] = KeyedCache(Hits.of)
         self._paid = Paid()
@@ -67,9 +73,7 @@ class CostMeter:
             self._times.begin(pids)
             self._payers.begin()
             self._run_time.tick()
-            # It takes a while, once a boot, in which later processes mustn't wait for being looked at.
-            self._asking = Thread(target=self._find_costs, daemon=True)
-            self._asking.start()
+            self._costs = cache(self._ask) if self._when_needed else _asked_aside(self._ask)
 
     def tick(self, pids: Iterable[int]) -> None:
         """Measures what has to be measured meanwhile; `pids`: the processes known so far."""
@@ -78,15 +82,9 @@ class CostMeter:
             self._times.see(pids)
             self._look_s = now + max(_LOOK_S, _REST * (time.monotonic() - now))
 
-    def _find_costs(self) -> None:
-        self._costs = self._ask()
-
     def hit_costs(self) -> HitCosts | None:
         """The time of a hit on this machine, once that was measured; None where it isn't known."""
-        if self._asking:
-            self._asking.join()
-            self._asking = None
-        return self._costs
+        return self._costs()
 
     def read(self, pids: Iterable[int]) -> TracingCost | None:
         """All that was paid so far; None where it isn't known what a hit takes. `pids` as for `tick`."""
@@ -180,6 +178,20 @@ class CostMeter:
     def close(self) -> None:
         """Ends the measuring; may be called twice."""
         self._run_time.close()
+
+
+def _asked_aside(ask: Callable[[], HitCosts | None]) -> Callable[[], HitCosts | None]:
+    """Have a thread ask, and return what waits for the answer. It takes a while, once a boot, in which later processes mustn't
+    wait for being looked at."""
+    answers: list[HitCosts | None] = []
+    thread = Thread(target=lambda: answers.append(ask()), daemon=True)
+    thread.start()
+
+    def answer() -> HitCosts | None:
+        thread.join()
+        return next(iter(answers), None)
+
+    return answer
 
 
 def _price_ns(counts: Sequence[int], costs: HitCosts, mean_ns: float) -> int:
