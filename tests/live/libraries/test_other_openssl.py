@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +14,12 @@ import pytest
 
 from tests import foreign, machine
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load, server_calls
-from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import Trace, count, counts, losses
 from tests.live.engines.test_scripts import TOOLS, Script
 from tests.live.exact.test_async import assert_told_like, key_operations
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, load, offload
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.roots import in_root, nginx_of
-from tests.live.victims.obedient import Obedient, obedient
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -82,40 +78,6 @@ def test_async_jobs_of_debian_13(certificates: Path, kind: str) -> None:
     assert_told_like(trace.document, final)
     private_key = {"rsa": "rsa_ossl_private_encrypt", "ecdsa": "ossl_ecdsa_sign"}[kind]
     assert count(trace.document, private_key) == key_operations(final) == 400
-
-
-@contextmanager
-def quic(root: Path, certificates: Path) -> Iterator[Obedient]:
-    """The program of quic.c, by the root's OpenSSL."""
-    pair = make_certificate("ecdsa", certificates)
-    libraries = [f"{root}{machine.LIBRARIES}/lib{name}.so.3" for name in ("ssl", "crypto")]
-    with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
-        folder = Path(made)
-        source = Path(__file__).parents[1] / "victims" / "quic.c"
-        subprocess.run(["cc", "-O2", source, "-o", folder / "quic", *libraries, "-Wl,--allow-shlib-undefined"], check=True)
-        for file in (pair.certificate, pair.key):
-            shutil.copy(file, folder)
-        inside = Path("/tmp", folder.name)
-        with obedient("chroot", root, *(inside / name for name in ("quic", pair.certificate.name, pair.key.name))) as found:
-            yield found
-
-
-def test_handshakes_of_quic(certificates: Path) -> None:
-    """Of both sides, each counted once and split as any other; no socket tells when a packet came for one of them, so that the
-    wait for the peer stays whole."""
-    root, times, nap_us = foreign.needed(foreign.second_root()).resolve(), 40, 5_000
-    with quic(root, certificates) as (pid, do), Shakes(pid, options=("--role", "any")) as shakes:
-        do(f"{times} {nap_us}")
-    assert endings(shakes.document) == {"success": 2 * times}
-    assert Counter(labels_of(shakes.singles, "role", "version")) == {
-        ("server", "TLSv1.3"): times,
-        ("client", "TLSv1.3"): times,
-    }
-    for single in shakes.singles:
-        waits = {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))}
-        assert waits == {"wait_peer_or_server"}
-        assert single["parts_ns"]["wait_peer_or_server"] >= nap_us * 1000 or single["labels"]["role"] == "client"
-    assert_books(shakes)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ http {{
     access_log off; keepalive_timeout 300s; ssl_session_cache off; ssl_session_tickets off; ssl_ecdh_curve {groups};
     client_body_temp_path /{folder}/1; proxy_temp_path /{folder}/2; fastcgi_temp_path /{folder}/3;
     uwsgi_temp_path /{folder}/4; scgi_temp_path /{folder}/5;
-    server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {kind}.crt; ssl_certificate_key {kind}.key;
+    server {{ listen 127.0.0.1:{port} ssl; {quic}ssl_certificate {kind}.crt; ssl_certificate_key {kind}.key;
               location / {{ return 200 "hello"; }} }}
 }}
 """
@@ -64,14 +64,18 @@ def in_root(root: Path, *command: str) -> list[str]:
 
 
 @contextmanager
-def nginx_of(root: Path, certificates: Path, kind: str, groups: str, *, contained: bool = False) -> Iterator[tuple[int, int]]:
-    """The PID of its master, or in a container of the process that started that, and its port."""
+def nginx_of(
+    root: Path, certificates: Path, kind: str, groups: str, *, contained: bool = False, quic: str = ""
+) -> Iterator[tuple[int, int]]:
+    """The PID of its master, or in a container of the process that started that, and its port; with directives for QUIC, of QUIC as well."""
     make_certificate(kind, certificates)
     with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
         folder, (port,) = f"tmp/{Path(made).name}", free_ports(1)
         for suffix in ("crt", "key"):
             shutil.copy(certificates / f"{kind}.{suffix}", made)
-        Path(made, "nginx.conf").write_text(CONFIGURATION.format(folder=folder, port=port, kind=kind, groups=groups))
+        words = {"folder": folder, "port": port, "kind": kind, "groups": groups}
+        listens = f"listen 127.0.0.1:{port} quic; {quic} " if quic else ""
+        Path(made, "nginx.conf").write_text(CONFIGURATION.format(**words, quic=listens))
         command = ["/usr/sbin/nginx", "-p", f"/{folder}", "-c", f"/{folder}/nginx.conf", "-e", f"/{folder}/log"]
         with subprocess.Popen(in_container(root, *command) if contained else ["chroot", root, *command]) as master:
             try:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Server and client of QUIC in one process, by OpenSSL 3.5 or later: usage quic CERTIFICATE KEY. It says "ready", then for each
-// line "N US" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so many
-// microseconds, and says "done". The functions that this machine's own headers may not have are declared here.
+// line "N US HOW" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so
+// many microseconds, and says "done". HOW is "fine"; "distrust", where clients trust nobody; or "protocol", where theirs isn't
+// the server's. After "N US HOW PORT" clients connect to another server, of HTTP/3, and take no nap. The functions that this
+// machine's own headers may not have are declared here.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,6 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,7 +27,7 @@ int SSL_handle_events(SSL *ssl);
 int SSL_set_blocking_mode(SSL *ssl, int blocking);
 int SSL_set1_initial_peer_addr(SSL *ssl, const BIO_ADDR *peer);
 
-static const unsigned char protocol[] = {2, 'h', 'q'};
+static const unsigned char own[] = {2, 'h', 'q'}, another[] = {2, 'x', 'y'}, http3[] = {2, 'h', '3'};
 
 static void expect(int fine, const char *what)
 {
@@ -38,8 +41,10 @@ static void expect(int fine, const char *what)
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *length, const unsigned char *in,
         unsigned int offered, void *nothing)
 {
-	(void)ssl, (void)in, (void)offered, (void)nothing;
-	*out = protocol + 1;
+	(void)ssl, (void)nothing;
+	if (offered != sizeof(own) || memcmp(in, own, offered) != 0)
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*out = own + 1;
 	*length = 2;
 	return SSL_TLSEXT_ERR_OK;
 }
@@ -56,27 +61,68 @@ static int udp_socket(struct sockaddr_in *where)
 	return descriptor;
 }
 
-static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us)
+/* Whether the handshake is over, as it should be then: done, or else given up. */
+static bool is_over(SSL *ssl, bool done)
+{
+	int returned = SSL_do_handshake(ssl), error = SSL_get_error(ssl, returned);
+
+	expect(returned == 1 || error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE || !done, "handshake");
+	return returned == 1 ? done : error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE;
+}
+
+static SSL *new_client(
+        SSL_CTX *clients, int descriptor, const struct sockaddr_in *at, const unsigned char *served, const char *how)
+{
+	const unsigned char *protocol = strcmp(how, "protocol") == 0 ? another : served;
+	SSL *client = SSL_new(clients);
+	BIO_ADDR *peer = BIO_ADDR_new();
+
+	expect(client && peer && SSL_set_fd(client, descriptor), "SSL_set_fd");
+	expect(BIO_ADDR_rawmake(peer, AF_INET, &at->sin_addr, sizeof(at->sin_addr), at->sin_port), "BIO_ADDR_rawmake");
+	expect(SSL_set_blocking_mode(client, 0) && SSL_set1_initial_peer_addr(client, peer) &&
+	                SSL_set_alpn_protos(client, protocol, sizeof(own)) == 0,
+	        "client");
+	SSL_set_verify(client, strcmp(how, "distrust") == 0 ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+	BIO_ADDR_free(peer);
+	return client;
+}
+
+static void connect_to(SSL_CTX *clients, const char *how, int port)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)},
+	                   from;
+	int descriptor = udp_socket(&from);
+	SSL *client = new_client(clients, descriptor, &at, http3, how);
+	int turns = 100000;
+
+	while (turns-- && !is_over(client, strcmp(how, "fine") == 0))
+		usleep(50);
+	expect(turns > 0, "handshake");
+	for (turns = 100; turns--; usleep(50)) /* the server hears of the end meanwhile */
+		SSL_handle_events(client);
+	SSL_shutdown(client);
+	SSL_free(client);
+	close(descriptor);
+	ERR_clear_error();
+}
+
+static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us, const char *how)
 {
 	struct sockaddr_in at, from;
 	int server_end = udp_socket(&at), client_end = udp_socket(&from);
-	SSL *listener = SSL_new_listener(servers, 0), *client = SSL_new(clients), *server = NULL;
-	BIO_ADDR *peer = BIO_ADDR_new();
-	bool done = false, served = false;
+	bool fine = strcmp(how, "fine") == 0, done = false, served = false;
+	SSL *listener = SSL_new_listener(servers, 0), *server = NULL;
+	SSL *client = new_client(clients, client_end, &at, own, how);
 
-	expect(listener && client && peer && SSL_set_fd(listener, server_end) && SSL_set_fd(client, client_end), "SSL_set_fd");
-	expect(BIO_ADDR_rawmake(peer, AF_INET, &at.sin_addr, sizeof(at.sin_addr), at.sin_port), "BIO_ADDR_rawmake");
+	expect(listener && SSL_set_fd(listener, server_end), "SSL_set_fd");
 	expect(SSL_set_blocking_mode(listener, 0) && SSL_listen(listener), "SSL_listen");
-	expect(SSL_set_blocking_mode(client, 0) && SSL_set1_initial_peer_addr(client, peer) &&
-	                SSL_set_alpn_protos(client, protocol, sizeof(protocol)) == 0,
-	        "client");
 	for (int turn = 0; turn < 100000 && !(done && served); turn++) {
-		done = done || SSL_do_handshake(client) == 1;
+		done = done || is_over(client, fine);
 		SSL_handle_events(listener);
 		if (!server && (server = SSL_accept_connection(listener, NO_BLOCK)))
 			SSL_set_blocking_mode(server, 0);
 		if (server) {
-			served = served || SSL_do_handshake(server) == 1;
+			served = served || is_over(server, fine);
 			if (nap_us)
 				usleep(nap_us);
 			nap_us = 0;
@@ -87,7 +133,6 @@ static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us)
 	SSL_free(server);
 	SSL_free(client);
 	SSL_free(listener);
-	BIO_ADDR_free(peer);
 	close(server_end);
 	close(client_end);
 	ERR_clear_error();
@@ -96,8 +141,8 @@ static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us)
 int main(int count, char **words)
 {
 	SSL_CTX *servers = SSL_CTX_new(OSSL_QUIC_server_method()), *clients = SSL_CTX_new(OSSL_QUIC_client_method());
-	char line[64];
-	int number;
+	char line[64], how[16];
+	int number, port;
 	long nap_us;
 
 	if (count != 3 || SSL_CTX_use_certificate_chain_file(servers, words[1]) != 1 ||
@@ -106,9 +151,13 @@ int main(int count, char **words)
 	SSL_CTX_set_alpn_select_cb(servers, choose_protocol, NULL);
 	printf("ready\n");
 	fflush(stdout);
-	while (fgets(line, sizeof(line), stdin) && sscanf(line, "%d %ld", &number, &nap_us) == 2) {
+	while (fgets(line, sizeof(line), stdin)) {
+		int words = sscanf(line, "%d %ld %15s %d", &number, &nap_us, how, &port);
+
+		if (words < 3)
+			return 2;
 		while (number-- > 0)
-			shake_hands(servers, clients, nap_us);
+			words == 4 ? connect_to(clients, how, port) : shake_hands(servers, clients, nap_us, how);
 		printf("done\n");
 		fflush(stdout);
 	}

@@ -61,7 +61,8 @@ def _by(*tests: str, but: str = "") -> Proven:
 
 
 _OPENSSL, _OTHER, _LIBRARIES = "live/handshakes", "live/libraries", "unit/probes/libraries"
-_QUIC = f"{_OTHER}/test_other_openssl.py::test_handshakes_of_quic"
+_QUIC = f"{_OTHER}/test_quic.py::test_handshakes_of_quic"
+_QUIC_NGINX = f"{_OTHER}/test_quic.py::test_handshakes_of_nginx_over_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _STRIPPED = f"{_OTHER}/test_static.py::test_stripped_openssl"
 _BARE = f"{_OTHER}/test_static_stripped.py"
@@ -129,13 +130,20 @@ ROWS = (
     Row(
         "OpenSSL",
         "3.5, QUIC",
-        "shared, stripped",
+        "shared, stripped; its own QUIC, and nginx's",
         {
-            **dict.fromkeys(("calls", "handshakes", "private key", "phases", "clients"), _by(_QUIC)),
+            **dict.fromkeys(("calls", "handshakes", "private key", "phases"), _by(_QUIC, _QUIC_NGINX)),
+            "clients": _by(_QUIC),
             "waits": _by(_QUIC, but="when a packet arrived isn't seen, so it is *wait: peer or server*"),
-            "labels": _by(_QUIC, but="port and peer aren't seen"),
-            "reasons": _NOT_TRIED,
-            "certificates": _NOT_TRIED,
+            "labels": _by(_QUIC, _QUIC_NGINX, but="port and peer aren't seen, as none of its sockets is one connection's"),
+            "reasons": _by(
+                _QUIC.replace("test_handshakes_of_quic", "test_failures_of_quic_have_their_reasons"),
+                _QUIC_NGINX,
+                but="of the side that refuses; the other one's is given up, as QUIC takes the alert there",
+            ),
+            "certificates": _by(
+                _QUIC.replace("test_handshakes_of_quic", "test_the_certificate_that_is_served_over_quic"), _QUIC_NGINX
+            ),
             "aarch64": _ARM_OPENSSL,
         },
     ),

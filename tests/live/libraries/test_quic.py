@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QUIC: OpenSSL's own, of either side, and nginx's, whose handshakes OpenSSL makes. By Debian 13's OpenSSL, in its root."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import foreign, machine
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.servers.named_certificates import bytes_of
+from tests.live.servers.nginx import make_certificate
+from tests.live.servers.roots import nginx_of
+from tests.live.victims.obedient import Obedient, obedient
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+TIMES, NAP_US = 40, 5_000
+REFUSED = ("failure", "no application protocol", "no application protocol", True)
+DISTRUSTED = ("failure", "certificate verify failed", "unknown CA", True)
+LEFT = "freed", "", False
+
+
+@pytest.fixture
+def root() -> Path:
+    return foreign.needed(foreign.second_root()).resolve()
+
+
+@contextmanager
+def quic(root: Path, certificates: Path) -> Iterator[Obedient]:
+    """The program of quic.c, by the root's OpenSSL."""
+    pair = make_certificate("ecdsa", certificates)
+    libraries = [f"{root}{machine.LIBRARIES}/lib{name}.so.3" for name in ("ssl", "crypto")]
+    with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
+        folder = Path(made)
+        source = Path(__file__).parents[1] / "victims" / "quic.c"
+        subprocess.run(["cc", "-O2", source, "-o", folder / "quic", *libraries, "-Wl,--allow-shlib-undefined"], check=True)
+        for file in (pair.certificate, pair.key):
+            shutil.copy(file, folder)
+        inside = Path("/tmp", folder.name)
+        with obedient("chroot", root, *(inside / name for name in ("quic", pair.certificate.name, pair.key.name))) as found:
+            yield found
+
+
+def test_handshakes_of_quic(certificates: Path, root: Path) -> None:
+    """Of both sides, each counted once and split as any other; no socket tells when a packet came for one of them, so that the
+    wait for the peer stays whole."""
+    with quic(root, certificates) as (pid, do), Shakes(pid, options=("--role", "any", "--by", "alpn,port,peer")) as shakes:
+        do(f"{TIMES} {NAP_US} fine")
+    assert endings(shakes.document) == {"success": 2 * TIMES}
+    assert Counter(labels_of(shakes.singles, "role", "version", "alpn", "port", "peer")) == {
+        (role, "TLSv1.3", "hq", None, None): TIMES for role in ("server", "client")
+    }
+    for single in shakes.singles:
+        waits = {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))}
+        assert waits == {"wait_peer_or_server"}
+        assert single["parts_ns"]["wait_peer_or_server"] >= NAP_US * 1000 or single["labels"]["role"] == "client"
+    assert_books(shakes)
+
+
+def causes(shakes: Shakes) -> Counter[tuple[str, str, str, bool]]:
+    """How many handshakes ended why, with which alert, and whether this side sent it."""
+    found: Counter[tuple[str, str, str, bool]] = Counter()
+    for cause in shakes.document["handshakes"]["causes"]:
+        found[cause["ending"], cause["reason"], cause["alert"], cause["sent"]] += cause["count"]
+    return found
+
+
+@pytest.mark.parametrize(("how", "cause"), [("protocol", REFUSED), ("distrust", DISTRUSTED)])
+def test_failures_of_quic_have_their_reasons(
+    certificates: Path, root: Path, how: str, cause: tuple[str, str, str, bool]
+) -> None:
+    """Of the side that refuses. QUIC takes the alert to the other one, whose handshake OpenSSL's TLS only sees given up."""
+    with quic(root, certificates) as (pid, do), Shakes(pid, options=("--role", "any")) as shakes:
+        do(f"{TIMES} 0 {how}")
+    assert causes(shakes) == {cause: TIMES, ("abandoned", *LEFT): TIMES}
+    refuses, _ = {"protocol": ("server", "client"), "distrust": ("client", "server")}[how]
+    assert {*labels_of(shakes.ended("failure"), "role")} == {(refuses,)}
+    assert_books(shakes)
+
+
+def test_the_certificate_that_is_served_over_quic(certificates: Path, root: Path) -> None:
+    """By the server, to those as well that don't trust it; not by its client, which has none."""
+    with quic(root, certificates) as (pid, do), Shakes(pid, options=("--role", "any")) as shakes:
+        do(f"{TIMES} 0 fine")
+        do(f"{TIMES} 0 distrust")
+    [served] = shakes.document["handshakes"]["certificates"]
+    assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
+    assert served["certificate"]["size"] == bytes_of(certificates / "ecdsa.crt")
+    assert shakes.document["handshakes"]["certificates_untold"] == 0
+
+
+@pytest.mark.parametrize("retry", ["off", "on"])
+def test_handshakes_of_nginx_over_quic(certificates: Path, root: Path, retry: str) -> None:
+    """As its clients count them. Where it has an address validated first, OpenSSL isn't called for that, and each still counts
+    once. Port and peer stay unknown: nginx reads from one socket for all of its clients, and OpenSSL from none."""
+    with (
+        nginx_of(root, certificates, "ecdsa", "X25519", quic=f"quic_retry {retry};") as (master, port),
+        quic(root, certificates) as (_, do),
+        Shakes(master, options=("--by", "alpn,port,peer")) as shakes,
+    ):
+        for how in ("fine", "protocol", "distrust"):
+            do(f"{TIMES} 0 {how} {port}")
+        wait_for(lambda: shakes.printed('"ending"') == 3 * TIMES)
+    assert endings(shakes.document) == {"success": TIMES, "failure": TIMES, "abandoned": TIMES}
+    assert causes(shakes) == {REFUSED: TIMES, ("abandoned", *LEFT): TIMES}
+    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn", "port", "peer")
+    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3", None, None)
+    assert Counter(labels_of(shakes.ended("success"), *labels)) == {due: TIMES}
+    for single in shakes.ended("success"):
+        assert {"private_key", "key_exchange", "wait_peer_or_server"} <= single["parts_ns"].keys()
+    [served] = shakes.document["handshakes"]["certificates"]
+    assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
+    assert_books(shakes)
