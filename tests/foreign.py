@@ -41,6 +41,7 @@ _FILES = {
     "libcrypto-3.0-arm64": ("bookworm-arm64", f"{_ARM64}/libcrypto.so.3"),
     "libssl-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libssl.so.3"),
     "libcrypto-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libcrypto.so.3"),
+    "openssl-inside-3.3-arm64": ("cryptography-arm64", "cryptography/hazmat/bindings/_rust.abi3.so"),
 }
 NAMES = tuple(_FILES)
 # Programs of Go.
@@ -68,7 +69,7 @@ def find(name: str) -> Foreign:
 
 
 def java_archives(name: str) -> Foreign:
-    """The folder of the Java archives called `name`: netty, conscrypt or conscrypt-2.6."""
+    """The folder of the Java archives called `name`: netty, tcnative-arm64, conscrypt or conscrypt-2.6."""
     folder = _FOREIGN / name
     return Foreign(folder) if (folder / "origin.json").is_file() else _absent(name, name)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
@@ -27,6 +28,7 @@ from ssllatency.code.machine import BASELINE, Cost, Flow, Instruction
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
+from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, Role
 from ssllatency.probes.planner import plan_image
 from ssllatency.probes.settings import PlanSettings
@@ -74,6 +76,34 @@ def test_all_operations_that_the_library_has_are_planned(name: str, return_probe
     assert {each.operation: each.reason for each in plan.missing} == dict.fromkeys(MISSING[name], NOT_IN_LIBRARY)
     wanted = {operation.name for operation in BY_NAME.values() if operation.library == library}
     assert {each.operation for each in plan.operations} == wanted - MISSING[name]
+
+
+def test_an_openssl_in_another_library_is_planned() -> None:
+    """That of Python's cryptography, with its symbols. Phases aren't told there."""
+    inside = image("openssl-inside-3.3-arm64")
+    plan = _plan(inside, False)
+    wanted = {operation.name for operation in BY_NAME.values() if operation.library in ("libssl", "libcrypto")}
+    assert (plan.stack, plan.kind) == ("openssl", "static")
+    assert {each.operation: each.reason for each in plan.missing} == dict.fromkeys({*POST_QUANTUM, FATAL}, NOT_IN_LIBRARY)
+    assert {each.operation for each in plan.operations} == wanted - POST_QUANTUM - {FATAL}
+    handshake = plan_handshake(inside)
+    labels = {"version", "cipher", "group_tls13", "group_session", "resumed", "signature", "server_name", "alpn", "certificate"}
+    assert labels <= handshake.labels.keys()
+    assert (handshake.calls, [missing.what for missing in handshake.missing]) == ((), ["phases"])
+
+
+def test_a_boringssl_in_another_library_is_planned(tmp_path: Path) -> None:
+    """That of Netty, with its symbols: what applications call, what tells how it ended, and no phases and labels."""
+    (archive,) = foreign.needed(foreign.java_archives("tcnative-arm64")).glob("netty-tcnative-boringssl-static-*.jar")
+    with zipfile.ZipFile(archive) as files:
+        inside = Image.open(Path(files.extract("META-INF/native/libnetty_tcnative_linux_aarch_64.so", tmp_path)))
+    plan = _plan(inside, False)
+    called = {"SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"}
+    assert (plan.stack, called - {each.operation for each in plan.operations}) == ("boringssl", set())
+    assert None not in (plan.offsets.rwstate, plan.offsets.boringssl, plan.offsets.server, plan.offsets.bio_flags)
+    handshake = plan_handshake(inside)
+    assert ({*handshake.labels}, handshake.calls) == ({"in_init"}, ())
+    assert {"phases"} <= {missing.what for missing in handshake.missing}
 
 
 @pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))
