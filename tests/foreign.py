@@ -41,11 +41,11 @@ _FILES = {
     "libcrypto-3.0-arm64": ("bookworm-arm64", f"{_ARM64}/libcrypto.so.3"),
     "libssl-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libssl.so.3"),
     "libcrypto-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libcrypto.so.3"),
-    "openssl-inside-3.3-arm64": ("cryptography-arm64", "cryptography/hazmat/bindings/_rust.abi3.so"),
 }
 NAMES = tuple(_FILES)
-# Programs of Go.
+# OpenSSL inside a library of another name, and programs of Go.
 _FILES |= {
+    "openssl-inside-3.3-arm64": ("cryptography-arm64", "cryptography/hazmat/bindings/_rust.abi3.so"),
     "caddy-bookworm": ("go-bookworm-amd64", "usr/bin/caddy"),
     "caddy-trixie": ("go-trixie-amd64", "usr/bin/caddy"),
     "etcd-bookworm": ("go-bookworm-amd64", "usr/bin/etcd"),
@@ -62,7 +62,7 @@ class Foreign:
 
 
 def find(name: str) -> Foreign:
-    """The file called `name`, one of NAMES or a program of Go. KeyError for another."""
+    """The file called `name`, one of NAMES or of the others. KeyError for another."""
     folder, file = _FILES[name]
     path = _FOREIGN / folder / file
     return Foreign(path) if path.is_file() else _absent(name, folder)

@@ -318,7 +318,9 @@ static __noinline __u64 chain_of_stack(__u64 at, __u32 encoding, __u32 signature
 /* The step of a path that leads from an X509 to its part. */
 static __always_inline __u32 last_step(const struct ssll_library *library, enum ssll_place_of place)
 {
-	return library->paths[place].offsets[SSLL_PATH_LENGTH - 1];
+	const struct ssll_path *path = &library->paths[place];
+
+	return path->offsets[(path->length - 1) & (SSLL_PATH_LENGTH - 1)];
 }
 
 /* The certificate of a connection of OpenSSL's, whose encoding lies there, as ssll_handshake.chosen has it; 0 where it can't be
@@ -359,8 +361,7 @@ static __noinline __u64 find_whole(__u64 at)
 /* Whether the library shows how it keeps certificates as OpenSSL does. */
 static __always_inline bool keeps_x509(const struct ssll_library *library)
 {
-	return library->paths[SSLL_PLACE_OF_CERTIFICATE].length == SSLL_PATH_LENGTH &&
-	       library->paths[SSLL_PLACE_OF_SIGNATURE_BITS].length == SSLL_PATH_LENGTH;
+	return library->paths[SSLL_PLACE_OF_CERTIFICATE].length && library->paths[SSLL_PLACE_OF_SIGNATURE_BITS].length;
 }
 
 /* A handshake of a server is over. `socket`: the kernel's address of its socket, as long as that is its; 0 not known. `chosen`:

@@ -12,7 +12,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,19 @@ import pytest
 from tests import foreign
 from tests.live.clients.bad import unknown_ca
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
-from tests.live.commands.handshakes import PHASES, Shakes, assert_books, endings, labels_of
+from tests.live.clients.stamped import Stamping, stamped
+from tests.live.commands.handshakes import PHASES, Shake, Shakes, assert_books, endings, for_peer_ns, labels_of
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.live.following.test_targets import targets
 from tests.live.servers import embedded
+from tests.live.servers.named_certificates import bytes_of
 from tests.live.servers.nginx import free_ports, make_certificate
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
 TIMES = 12
-PACKAGES = {"pyopenssl": "OpenSSL", "grpc": "grpc", "granian": "granian"}
+PACKAGES = {"pyopenssl": "OpenSSL", "asking": "OpenSSL", "connecting": "OpenSSL", "grpc": "grpc", "granian": "granian"}
 JAVA = {"netty": "NettyServer.java", "conscrypt": "ConscryptServer.java", "conscrypt-2.6": "ConscryptServer.java"}
 
 
@@ -95,44 +98,126 @@ def test_openssl_in_another_library_is_counted(certificates: Path, option: str, 
     assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
-    if name == "pyopenssl":  # the other one's build names no source files, by which its phases would be found
-        assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
     [cause] = shakes.document["handshakes"]["causes"]
     assert cause["reason"] == "tlsv1 alert unknown ca"
     assert count(trace.document, "SSL_do_handshake", "failure") == 1
     assert_books(shakes)
 
 
-@pytest.fixture
-def stripped_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python takes a copy of cryptography whose OpenSSL has no symbols."""
-    spec = importlib.util.find_spec("cryptography")
-    if spec is None or spec.origin is None:
-        pytest.skip("Python's package cryptography isn't there: run tools/setup")
-    copy = Path(shutil.copytree(Path(spec.origin).parent, tmp_path / "cryptography"))
+@pytest.fixture(params=["4.0", "3.3"])
+def stripped_package(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Python takes a copy of cryptography whose OpenSSL has no symbols: that of the newest release that Python has, or an older
+    one. Its folder."""
+    if request.param == "3.3":
+        origin = foreign.needed(foreign.python_package("cryptography")) / "cryptography"
+    else:
+        spec = importlib.util.find_spec("cryptography")
+        if spec is None or spec.origin is None:
+            pytest.skip("Python's package cryptography isn't there: run tools/setup")
+        origin = Path(spec.origin).parent
+    copy = Path(shutil.copytree(origin, tmp_path / "cryptography"))
     for library in copy.rglob("_rust*.so"):
         subprocess.run(["strip", library], check=True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))))
+    return copy
 
 
-@pytest.mark.usefixtures("stripped_package")
-def test_a_stripped_openssl_in_another_library_is_counted(certificates: Path) -> None:
-    """That of the newest release that Python has: its functions are found by the names in the errors that they raise."""
+def test_a_stripped_openssl_in_another_library_is_counted(certificates: Path, stripped_package: Path) -> None:
+    """Its functions are found by the names in the errors that they raise."""
     with serving("pyopenssl", certificates) as (server, port):
         with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "sni,port")) as shakes:
             exchanges = [each for version in (TLS_1_2, TLS_1_3) for each in Client(port, version).connect_times(TIMES)]
             unknown_ca(port)
         mapped = Path(f"/proc/{server.pid}/maps").read_text()
-    assert str(Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "cryptography") in mapped
+    assert str(stripped_package) in mapped
     assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
-    due = [(exchange.version, exchange.cipher, str(port)) for exchange in exchanges]
-    assert labels_of(shakes.ended("success"), "version", "cipher", "port") == due
+    due = [(exchange.version, exchange.cipher, str(port), "ecdsa_secp256r1_sha256") for exchange in exchanges]
+    assert labels_of(shakes.ended("success"), "version", "cipher", "port", "signature") == due
     assert {*labels_of(shakes.ended("success"), "group")} != {(None,)}
+    for single in shakes.ended("success"):
+        assert {"private_key", "key_exchange"} <= single["parts_ns"].keys()
     [cause] = shakes.document["handshakes"]["causes"]
     assert cause["reason"] == "tlsv1 alert unknown ca"
     assert_books(shakes)
+
+
+@pytest.mark.usefixtures("stripped_package")
+def test_a_slow_client_of_a_stripped_openssl_in_another_library(certificates: Path) -> None:
+    """The server waits in its call. Each client's kernel notes when its flights left and came: what that took is the wait."""
+    think_s = 0.05
+    with serving("pyopenssl", certificates) as (server, port), Shakes(server.pid, options=("--by", "sni")) as shakes:
+        stamps = stamped(port, Stamping(times=TIMES, version="TLSv1_3", think_s=think_s), os.sched_getaffinity(0))
+    singles = {single["labels"]["sni"]: single for single in shakes.singles}
+    assert {*singles} == {stamp.name for stamp in stamps}
+    for stamp in stamps:
+        answered_ns = stamp.sent_ns[1] - max(came for came in stamp.received_ns if came < stamp.sent_ns[1])
+        assert answered_ns >= think_s * 1e9
+        assert for_peer_ns(singles[stamp.name]) == pytest.approx(answered_ns, rel=0.1)
+    assert_books(shakes)
+
+
+@pytest.mark.usefixtures("stripped_package")
+def test_certificates_of_a_stripped_openssl_in_another_library(certificates: Path, tmp_path: Path) -> None:
+    """The server's with one that it sends with it, and those that clients give or don't."""
+    own, other = make_certificate("ecdsa", tmp_path), make_certificate("rsa", certificates)
+    alone = bytes_of(own.certificate)
+    with own.certificate.open("a") as chain:
+        chain.write(other.certificate.read_text())
+    with serving("asking", tmp_path) as (server, port), Shakes(server.pid) as shakes:
+        for certificate in (None, own):
+            for version in (TLS_1_2, TLS_1_3):
+                Client(port, version, certificate=certificate).connect_times(TIMES)
+    assert Counter(labels_of(shakes.ended("success"), "version", "client_certificate")) == {
+        (version, given): TIMES for version in ("TLSv1.2", "TLSv1.3") for given in ("not given", "given")
+    }
+    assert all("peer_verification" in single["parts_ns"] for single in shakes.singles if given_by(single))
+    [served] = shakes.document["handshakes"]["certificates"]
+    assert (served["count"], served["port"], served["chain"]) == (4 * TIMES, port, 1)
+    assert (served["certificate"]["size"], served["chain_bytes"]) == (alone, alone + bytes_of(other.certificate))
+    assert_books(shakes)
+
+
+def given_by(single: Shake) -> bool:
+    """Whether its client has given a certificate."""
+    return bool(single["labels"]["client_certificate"] == "given")
+
+
+@pytest.mark.usefixtures("stripped_package")
+def test_a_client_of_a_stripped_openssl_in_another_library(certificates: Path) -> None:
+    with (
+        serving("pyopenssl", certificates) as (server, port),
+        connecting(certificates, port) as (pid, connect),
+        Shakes(pid, server.pid, options=("--role", "client", "--by", "port")) as shakes,
+    ):
+        for _ in range(TIMES):
+            connect("localhost")
+    assert endings(shakes.document) == {"success": TIMES}
+    assert labels_of(shakes.singles, "version", "role", "port") == TIMES * [("TLSv1.3", "client", str(port))]
+    for single in shakes.singles:
+        assert {*single["parts_ns"]} & {*PHASES} - {"rest"} == {"key_exchange", "peer_verification"}
+    assert_books(shakes)
+
+
+@contextmanager
+def connecting(certificates: Path, port: int) -> Iterator[tuple[int, Callable[[str], None]]]:
+    """A client's process, and what has it make a connection with that name."""
+    pair = make_certificate("ecdsa", certificates)
+    command = [*program("connecting"), str(pair.certificate), str(pair.key), str(port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def connect(name: str) -> None:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(f"{name}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "connected\n"
+
+        connect("localhost")
+        yield process.pid, connect
+        process.communicate()
 
 
 @pytest.mark.parametrize("option", ["--pid", "--comm"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenSSL linked into programs that are stripped then: for whom each handshake waits, by its client's own clock as well, why
-some fail, the side, and whom clients ask for. Nothing but the names in its errors tells what its functions are."""
+"""OpenSSL linked into programs, which are then stripped or not: for whom each handshake waits, by its client's clock as well,
+why some fail, the side, whom clients ask for, and what is served. Of the stripped ones nothing but the names in the errors that
+OpenSSL raises tells what its functions are."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import ssl
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,9 +27,11 @@ from tests.live.handshakes.test_causes import WAITS
 from tests.live.handshakes.test_diagnosis import TIMES, told
 from tests.live.handshakes.test_failed import RECEIVED, SENT, assert_causes
 from tests.live.servers.jobs import TOP, AsyncServer, AsyncSettings, Engine, load
+from tests.live.servers.named_certificates import bytes_of
 from tests.live.servers.queues import stopped_often
 from tests.live.victims.obedient import STATIC, compiled, with_certificate
 from tests.machine import NEEDS_QUIET
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -37,30 +41,38 @@ THINK_S = 0.05
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stripped")
+    return tmp_path_factory.mktemp("linked")
+
+
+@pytest.fixture(scope="module", params=["with symbols", "stripped"])
+def strip(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
+    """What makes of a program the one that is run."""
+    if request.param == "with symbols":
+        return lambda program: program
+    return lambda program: build.stripped(program, f"bare-{program.name}")
 
 
 @pytest.fixture(scope="module")
-def server_program(folder: Path) -> Path:
+def server_program(folder: Path, strip: Callable[[Path], Path]) -> Path:
     """The server with the engine of the examples in it, which it calls "offload"."""
     parts = [TOP / "examples/offload-engine" / f"{name}.c" for name in ("engine", "methods", "pool")]
     parts.append(TOP / "tests/live/victims/built_in_engine.c")
     flags = ["OPENSSL_LIBS=-l:libssl.a -l:libcrypto.a -ldl", f"LDFLAGS=-static {' '.join(map(str, parts))}"]
     command = ["make", "-s", "-C", TOP / "examples/async-server", f"OUT={folder}", *flags]
     subprocess.run(command, check=True, capture_output=True)
-    return build.stripped(folder / "async-server", "bare-server")
+    return strip(folder / "async-server")
 
 
 @pytest.fixture(scope="module")
-def waits(folder: Path) -> Path:
+def waits(folder: Path, strip: Callable[[Path], Path]) -> Path:
     """The program of waits.c."""
-    return build.stripped(compiled("waits", folder, STATIC), "bare-waits")
+    return strip(compiled("waits", folder, STATIC))
 
 
 @pytest.fixture(scope="module")
-def shaker(folder: Path) -> Path:
+def shaker(folder: Path, strip: Callable[[Path], Path]) -> Path:
     """The program of shaker.c."""
-    return build.stripped(compiled("shaker", folder, STATIC), "bare-shaker")
+    return strip(compiled("shaker", folder, STATIC))
 
 
 def served(certificates: Path, program: Path, kind: str = "ecdsa", *, resume: bool = False) -> AsyncServer:
@@ -81,7 +93,7 @@ def asked(
 
 
 @pytest.mark.parametrize("how", WAITS)
-def test_a_wait_of_a_stripped_openssl_has_its_reason(certificates: Path, waits: Path, how: str) -> None:
+def test_a_wait_of_a_linked_openssl_has_its_reason(certificates: Path, waits: Path, how: str) -> None:
     with with_certificate(waits, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"{how} {TIMES}")
     found = [diagnosis.rule.name for diagnosis in told(shakes, but_for=(queue.neighbours, queue.cpu_quota))]
@@ -89,7 +101,7 @@ def test_a_wait_of_a_stripped_openssl_has_its_reason(certificates: Path, waits: 
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
-def test_slow_clients_of_a_stripped_openssl_own_that_time(certificates: Path, server_program: Path, version: str) -> None:
+def test_slow_clients_of_a_linked_openssl_own_that_time(certificates: Path, server_program: Path, version: str) -> None:
     """Each client's kernel notes when its flights left and came: what it took to answer is the wait, and no more."""
     stamping = Stamping(times=TIMES, version=version, think_s=THINK_S)
     options = ("--by", "sni,port,peer")
@@ -109,7 +121,7 @@ def test_slow_clients_of_a_stripped_openssl_own_that_time(certificates: Path, se
 
 
 @NEEDS_QUIET
-def test_a_stripped_server_that_is_stopped_owns_that_time(certificates: Path, server_program: Path) -> None:
+def test_a_server_with_openssl_in_it_that_is_stopped_owns_that_time(certificates: Path, server_program: Path) -> None:
     with served(certificates, server_program) as server:
         with Shakes(server.pid) as shakes, stopped_often(server.pid, 0.03, 0.003):
             felt = [asked(server.port, bad.context(TLS_1_2))[0] for _ in range(TIMES)]
@@ -122,22 +134,29 @@ def test_a_stripped_server_that_is_stopped_owns_that_time(certificates: Path, se
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
-def test_handshakes_of_a_stripped_openssl_wait_for_their_offload(certificates: Path, server_program: Path, kind: str) -> None:
+def test_handshakes_of_a_linked_openssl_wait_for_their_offload(certificates: Path, server_program: Path, kind: str) -> None:
+    """No engine is seen there, so that when an operation is done is told only once the first handshakes have waited for one."""
     controls = ("THREADS:8", "DELAY_US:2000")
     with AsyncServer(certificates, AsyncSettings(kind, engine=Engine("offload", controls)), program=server_program) as server:
         with Shakes(server.pid) as shakes:
+            wait_for(lambda: load(server, connections=1, parallel=1) and shakes.printed('"offload_completion"'))
+            first = shakes.printed('"ending"')
             load(server, connections=CONNECTIONS, parallel=20)
             server.wait_idle()
         final = server.stop()
-    assert final["handshakes"] == CONNECTIONS
+    assert final["handshakes"] == first + CONNECTIONS
     assert {single["pauses"] > 0 for single in shakes.singles} == {True}
     offload = shakes.document["async"]
     assert offload["software"] == 0
-    assert offload["unseen"] == offload["pauses"]  # when an operation was done isn't told
+    assert offload["unseen"] < first
+    for single in shakes.singles[first:]:
+        parts = single["parts_ns"]
+        assert parts["offload_completion"] >= 2_000_000  # DELAY_US
+        assert parts["wait_offload"] == parts["offload_completion"]
     assert_told_like(shakes, final)
 
 
-def test_failures_of_a_stripped_openssl_have_their_reasons(certificates: Path, server_program: Path) -> None:
+def test_failures_of_a_linked_openssl_have_their_reasons(certificates: Path, server_program: Path) -> None:
     """With the alerts, and whose they are."""
     acts = {
         bad.no_shared_cipher: ("no shared cipher", "handshake failure", SENT),
@@ -162,7 +181,7 @@ def test_failures_of_a_stripped_openssl_have_their_reasons(certificates: Path, s
 
 @pytest.mark.parametrize(("role", "roles"), [("server", ["server"]), ("client", ["client"]), ("any", ["server", "client"])])
 @pytest.mark.parametrize("how", ["accept", "io", "again"])
-def test_sides_of_a_stripped_openssl(certificates: Path, shaker: Path, how: str, role: str, roles: list[str]) -> None:
+def test_sides_of_a_linked_openssl(certificates: Path, shaker: Path, how: str, role: str, roles: list[str]) -> None:
     with with_certificate(shaker, certificates) as (pid, do), Shakes(pid, options=("--role", role)) as shakes:
         do(f"{how} {TIMES}")
     times = TIMES * (2 if how == "again" else 1)
@@ -175,7 +194,7 @@ def test_sides_of_a_stripped_openssl(certificates: Path, shaker: Path, how: str,
 
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
-def test_names_protocols_and_resumption_of_a_stripped_openssl(
+def test_names_protocols_and_resumption_of_a_linked_openssl(
     certificates: Path, server_program: Path, version: ssl.TLSVersion
 ) -> None:
     """As clients ask for them, each by turns. A session that is resumed in TLS 1.2 keeps a name only where the application has
@@ -196,4 +215,32 @@ def test_names_protocols_and_resumption_of_a_stripped_openssl(
             due += [(name or "none", protocol, "no"), (again, protocol, "yes")]
         server.wait_idle()
     assert labels_of(shakes.singles, "sni", "alpn", "resumed") == due
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize(("kind", "signature"), [("rsa", "rsa_pss_rsae_sha256"), ("ecdsa", "ecdsa_secp256r1_sha256")])
+def test_certificate_and_signature_of_a_linked_openssl(
+    certificates: Path, server_program: Path, kind: str, signature: str
+) -> None:
+    """Of each handshake that isn't resumed, those as well that clients break off as they don't trust it."""
+    with served(certificates, server_program, kind) as server, Shakes(server.pid, exact=False) as shakes:
+        for _ in range(TIMES):
+            asked(server.port, bad.context(TLS_1_3))
+            bad.unknown_ca(server.port)
+        server.wait_idle()
+    assert {*labels_of(shakes.ended("success"), "signature", "client_certificate")} == {(signature, "not asked")}
+    [told_one] = shakes.document["handshakes"]["certificates"]
+    assert (told_one["count"], told_one["unsuccessful"], told_one["port"]) == (2 * TIMES, TIMES, server.port)
+    assert told_one["certificate"]["size"] == bytes_of(certificates / f"{kind}.crt")
+    assert shakes.document["handshakes"]["certificates_untold"] == 0
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("how", ["accept", "given", "given12", "lacking", "lacking12"])
+def test_a_client_of_a_linked_openssl_has_a_certificate_or_none(certificates: Path, shaker: Path, how: str) -> None:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+        do(f"{how} {TIMES}")
+    due = {"accept": "not asked"}.get(how, "given" if how.startswith("given") else "not given")
+    assert labels_of(shakes.singles, "client_certificate") == [(due,)] * TIMES
+    assert all(("peer_verification" in single["parts_ns"]) == (due == "given") for single in shakes.singles)
     assert_books(shakes)

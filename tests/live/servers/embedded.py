@@ -11,13 +11,16 @@ import threading
 from collections.abc import Callable, Iterable
 
 
-def pyopenssl(certificate: str, key: str, port: int) -> None:
-    """Answers each connection, in a thread of its own, once; connections that fail their handshake have ended with it."""
+def pyopenssl(certificate: str, key: str, port: int, *, asks: bool = False) -> None:
+    """Answers each connection, in a thread of its own, once; connections that fail their handshake have ended with it. One
+    that `asks` for clients' certificates takes any and none."""
     from OpenSSL import SSL
 
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.use_certificate_chain_file(certificate)
     context.use_privatekey_file(key)
+    if asks:
+        context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
 
     def serve(peer: socket.socket) -> None:
         connection = SSL.Connection(context, peer)
@@ -36,6 +39,29 @@ def pyopenssl(certificate: str, key: str, port: int) -> None:
         while True:
             peer, _ = listening.accept()
             threading.Thread(target=serve, args=[peer]).start()
+
+
+def asking(certificate: str, key: str, port: int) -> None:
+    pyopenssl(certificate, key, port, asks=True)
+
+
+def connecting(certificate: str, key: str, port: int) -> None:
+    """No server, but a client that makes a connection to this port at each line that it reads, and says so."""
+    from OpenSSL import SSL
+
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.use_certificate_chain_file(certificate)
+    context.use_privatekey_file(key)
+    context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
+    for line in sys.stdin:
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            connection = SSL.Connection(context, peer)
+            connection.set_tlsext_host_name(line.strip().encode())
+            connection.set_connect_state()
+            connection.do_handshake()
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            connection.recv(4096)
+        print("connected", flush=True)
 
 
 def grpc(certificate: str, key: str, port: int) -> None:
@@ -76,4 +102,5 @@ if __name__ == "__main__":
     name, own_certificate, own_key, number, *lines = sys.argv[1:]
     for _ in range(int(*lines)):
         sys.stdin.readline()
-    {"pyopenssl": pyopenssl, "grpc": grpc, "granian": granian}[name](own_certificate, own_key, int(number))
+    own = {"pyopenssl": pyopenssl, "asking": asking, "connecting": connecting}
+    {**own, "grpc": grpc, "granian": granian}[name](own_certificate, own_key, int(number))

@@ -67,7 +67,8 @@ def in_root(root: Path, *command: str) -> list[str]:
 def nginx_of(
     root: Path, certificates: Path, kind: str, groups: str, *, contained: bool = False, quic: str = ""
 ) -> Iterator[tuple[int, int]]:
-    """The PID of its master, or in a container of the process that started that, and its port; with directives for QUIC, of QUIC as well."""
+    """The PID of its master, or in a container of the process that started that, and its port; with directives for QUIC, of
+    QUIC as well."""
     make_certificate(kind, certificates)
     with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
         folder, (port,) = f"tmp/{Path(made).name}", free_ports(1)

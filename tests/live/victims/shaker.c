@@ -16,6 +16,10 @@
 //   old12        TLS 1.2: the same by the callback that OpenSSL 3.0 has deprecated
 //   old13        TLS 1.3: the same
 //   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
+//   given        the server asks for a certificate and takes any, and the client has one
+//   given12      TLS 1.2: the same
+//   lacking      as given, but the client has none
+//   lacking12    TLS 1.2: the same
 //   listen       opens a socket on which it listens, and which blocks
 //   stall        the server's reads come back at once where there is nothing to read, else they take a nap first
 //   stale        the client refuses the certificate, and the server's BIO, once it had nothing to read, says so for ever
@@ -365,6 +369,21 @@ static int staple(SSL *ssl, void *nothing)
 	return SSL_TLSEXT_ERR_NOACK;
 }
 
+static int take_any(int fine, X509_STORE_CTX *checked)
+{
+	(void)fine, (void)checked;
+	return 1;
+}
+
+// With certificates of both sides, or without one of the client's.
+static void both_certified(int given)
+{
+	SSL_set_verify(server, SSL_VERIFY_PEER, take_any);
+	if (!given)
+		SSL_certs_clear(client);
+	both(SSL_accept, SSL_connect);
+}
+
 static void set_up(SSL_CTX *context, const char *how)
 {
 	int keeps_sessions = !strncmp(how, "keep", 4);
@@ -418,6 +437,8 @@ static void talk(const char *how, SSL_CTX *context, int number)
 		both(SSL_accept, SSL_connect);
 	else if (!strncmp(how, "ticket", 6) || !strncmp(how, "old", 3))
 		resume(context);
+	else if (!strncmp(how, "given", 5) || !strncmp(how, "lacking", 7))
+		both_certified(how[0] == 'g');
 	else if (!strcmp(how, "io"))
 		both(read_some, write_some);
 	else if (!strcmp(how, "renegotiate"))

@@ -125,6 +125,15 @@ def test_a_condition_as_a_number(assembled: Assembler) -> None:
     assert results(code, Assumptions({"rdi": 6}), Assumptions({"rdi": 7}), Assumptions()) == [{6}, {5}, {None}]
 
 
+def test_a_complement_leaves_the_flags(assembled: Assembler) -> None:
+    code = assembled("mov %edi, %eax\ncmp $6, %edi\nnot %eax\nje 1f\nnot %al\n1: ret")
+    assert results(code, Assumptions({"rdi": 6}), Assumptions({"rdi": 5}), Assumptions()) == [
+        {0xFFFFFFF9},
+        {0xFFFFFF05},
+        {None},
+    ]
+
+
 def test_shifts(assembled: Assembler) -> None:
     code = assembled("mov %edi, %eax\nmov %esi, %ecx\nshr %cl, %eax\nshl $4, %eax\nret")
     assert results(

@@ -65,9 +65,15 @@ _QUIC = f"{_OTHER}/test_quic.py::test_handshakes_of_quic"
 _QUIC_NGINX = f"{_OTHER}/test_quic.py::test_handshakes_of_nginx_over_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _STRIPPED = f"{_OTHER}/test_static.py::test_stripped_openssl"
-_BARE = f"{_OTHER}/test_static_stripped.py"
+_LINKED = f"{_OTHER}/test_linked.py"
 _BARE_4 = f"{_OTHER}/test_embedded.py::test_a_stripped_openssl_in_another_library_is_counted"
-_OF_3 = "shown of 3.0, not tried of 4.0"
+_INSIDE = f"{_OTHER}/test_embedded.py"
+_WAITS_OF_LINKED = _by(
+    f"{_LINKED}::test_a_wait_of_a_linked_openssl_has_its_reason",
+    "test_slow_clients_of_a_linked_openssl_own_that_time",
+    "test_a_server_with_openssl_in_it_that_is_stopped_owns_that_time",
+    "test_handshakes_of_a_linked_openssl_wait_for_their_offload",
+)
 _NUMBERED = "its errors have numbers of functions instead of names, so that none is found; `targets` says what would help"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
@@ -78,9 +84,16 @@ _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
 _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known, unless these embed a socket"
+_ARM_INSIDE = _by(
+    f"{_LIBRARIES}/test_aarch64_libraries.py::test_an_openssl_in_another_library_is_planned",
+    but="of 3.3; its phases aren't told from the rest",
+)
+_ARM_BORINGSSL = _by(
+    f"{_LIBRARIES}/test_aarch64_libraries.py::test_a_boringssl_in_another_library_is_planned",
+    but="calls and handshakes, of Netty's, without phases and labels",
+)
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
-_BY_HAND = "of 3.2 to 3.5 functions, fields and probes were compared with those of symbols, by hand"
-_SAME_CODE = "the code is that of the first row, but it wasn't tried by itself"
+_BY_HAND = "of 3.2, 3.4 and 3.5 functions, fields and probes were compared with those of symbols, by hand"
 _AWS_LC_RS = f"{_OTHER}/test_rustls.py::test_functions_of_aws_lc_rs_are_counted"
 _GRANIAN = f"{_OTHER}/test_embedded.py::test_functions_of_rustls_in_a_stripped_library_are_counted"
 _RING = (f"{_OTHER}/test_rustls.py::test_functions_of_rustls_with_ring_are_counted", _GRANIAN)
@@ -93,6 +106,7 @@ _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
 _SOME_LABELS = "signature and client certificate aren't known, and the name only where SSL_get_servername is linked"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
+_X86_ALONE = "instructions of no other processor than x86-64 are followed"
 _NO_CERTIFICATES = "where it keeps a server's certificate isn't looked for yet"
 
 ROWS = (
@@ -156,8 +170,12 @@ ROWS = (
                 ("calls", "handshakes", "private key", "labels"),
                 _by(_EMBEDDED, _STATIC, "test_by_its_build_id_in_its_own_root"),
             ),
-            **dict.fromkeys(("phases", "waits", "reasons", "certificates", "clients"), _SAME_CODE),
-            "aarch64": _NOT_TRIED,
+            "phases": _by(_EMBEDDED, f"{_LINKED}::test_sides_of_a_linked_openssl"),
+            "waits": _WAITS_OF_LINKED,
+            "reasons": _by(_EMBEDDED, f"{_LINKED}::test_failures_of_a_linked_openssl_have_their_reasons"),
+            "certificates": _by(f"{_LINKED}::test_certificate_and_signature_of_a_linked_openssl"),
+            "clients": _by(f"{_LINKED}::test_sides_of_a_linked_openssl"),
+            "aarch64": _ARM_INSIDE,
         },
     ),
     Row(
@@ -166,26 +184,32 @@ ROWS = (
         "static or inside another library, stripped",
         {
             **dict.fromkeys(("calls", "handshakes"), _by(_STRIPPED, _BARE_4, but=_BY_HAND)),
-            "private key": _by(_STRIPPED, but=_OF_3),
-            "phases": _by(_STRIPPED, but=f"{_OF_3}; {_NO_TICKETS}"),
+            "private key": _by(_STRIPPED, _BARE_4),
+            "phases": _by(_STRIPPED, _BARE_4, f"{_LINKED}::test_sides_of_a_linked_openssl", but=_NO_TICKETS),
             "waits": _by(
-                f"{_BARE}::test_a_wait_of_a_stripped_openssl_has_its_reason",
-                "test_slow_clients_of_a_stripped_openssl_own_that_time",
-                "test_a_stripped_server_that_is_stopped_owns_that_time",
-                "test_handshakes_of_a_stripped_openssl_wait_for_their_offload",
-                but=f"{_OF_3}; when an offload was done isn't seen, nor so how late the server came back for it",
+                *_WAITS_OF_LINKED.tests,
+                f"{_INSIDE}::test_a_slow_client_of_a_stripped_openssl_in_another_library",
+                but="when an offload was done isn't seen of 3.3 and 4.0, nor so how late the server came back for it",
             ),
             "labels": _by(
                 _STRIPPED,
                 _BARE_4,
-                f"{_BARE}::test_names_protocols_and_resumption_of_a_stripped_openssl",
-                "test_slow_clients_of_a_stripped_openssl_own_that_time",
-                but="signature and client certificate aren't known",
+                f"{_LINKED}::test_names_protocols_and_resumption_of_a_linked_openssl",
+                "test_slow_clients_of_a_linked_openssl_own_that_time",
+                "test_certificate_and_signature_of_a_linked_openssl",
+                "test_a_client_of_a_linked_openssl_has_a_certificate_or_none",
+                f"{_INSIDE}::test_certificates_of_a_stripped_openssl_in_another_library",
             ),
-            "reasons": _by(f"{_BARE}::test_failures_of_a_stripped_openssl_have_their_reasons", _BARE_4),
-            "clients": _by(f"{_BARE}::test_sides_of_a_stripped_openssl", but=_OF_3),
-            "certificates": _NO_CERTIFICATES,
-            "aarch64": "instructions of no other processor than x86-64 are followed",
+            "reasons": _by(f"{_LINKED}::test_failures_of_a_linked_openssl_have_their_reasons", _BARE_4),
+            "clients": _by(
+                f"{_LINKED}::test_sides_of_a_linked_openssl",
+                f"{_INSIDE}::test_a_client_of_a_stripped_openssl_in_another_library",
+            ),
+            "certificates": _by(
+                f"{_LINKED}::test_certificate_and_signature_of_a_linked_openssl",
+                f"{_INSIDE}::test_certificates_of_a_stripped_openssl_in_another_library",
+            ),
+            "aarch64": _X86_ALONE,
         },
     ),
     Row("OpenSSL", "1.1.1", "static or inside another library, stripped", dict.fromkeys(COLUMNS, _NUMBERED)),
@@ -202,7 +226,7 @@ ROWS = (
             "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
             "clients": _NOT_TRIED,
-            "aarch64": _NOT_TRIED,
+            "aarch64": _ARM_BORINGSSL,
         },
     ),
     Row(
@@ -218,7 +242,7 @@ ROWS = (
             "labels": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _CONSCRYPT, _ENVOY),
             "clients": _by(_GRPC_CLIENT),
-            "aarch64": _NOT_TRIED,
+            "aarch64": _X86_ALONE,
         },
     ),
     Row(
@@ -247,7 +271,7 @@ ROWS = (
             "certificates": _NO_CERTIFICATES,
             "labels": _by(f"{_BORING}::test_stripped", but=_SOME_LABELS),
             "clients": _NOT_TRIED,
-            "aarch64": _NOT_TRIED,
+            "aarch64": _X86_ALONE,
         },
     ),
     Row(

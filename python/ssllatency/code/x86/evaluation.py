@@ -230,6 +230,13 @@ def _logic(evaluation: X86Evaluation, state: PathState, instruction: Any) -> Non
     evaluation.write(state, instruction, target, value)
 
 
+def _complement(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
+    """not, which leaves the flags as they were."""
+    (target,) = instruction.operands
+    value = evaluation.read(state, instruction, target)
+    evaluation.write(state, instruction, target, value ^ MASK if isinstance(value, int) else None)
+
+
 def _compare(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     left, right = (evaluation.read(state, instruction, operand) for operand in instruction.operands)
     state.flags = None
@@ -313,6 +320,7 @@ _HANDLERS = {
     **dict.fromkeys(("inc", "dec"), _count),
     "cdqe": _widen,
     **dict.fromkeys(("and", "or", "xor"), _logic),
+    "not": _complement,
     **dict.fromkeys(("cmp", "test"), _compare),
     "bt": _test_bit,
     **dict.fromkeys(("shl", "shr"), _shift),

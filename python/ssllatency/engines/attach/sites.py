@@ -208,7 +208,7 @@ def certificate_paths(labels: Mapping[str, FieldPath], offsets: SslOffsets) -> d
     doesn't show how it keeps them, or a path would be too long."""
     certificate, chain = labels.get("certificate"), labels.get("chain")
     encoding, signature, count = offsets.x509_encoding, offsets.x509_signature, offsets.stack_count
-    if certificate is None or encoding is None or signature is None or len(certificate.offsets) != abi.PathSize.PATH_LENGTH - 1:
+    if certificate is None or encoding is None or signature is None or len(certificate.offsets) >= abi.PathSize.PATH_LENGTH:
         return {}
     paths = {
         "certificate": FieldPath((*certificate.offsets, encoding), 0),

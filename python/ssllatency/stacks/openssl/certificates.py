@@ -6,18 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from ssllatency.code.returns import returned_address
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
 
 # include/openssl/asn1t.h, the same from 1.1.1 on: byte offsets in ASN1_ITEM, ASN1_TEMPLATE and ASN1_AUX.
-_TEMPLATES, _TEMPLATE_COUNT, _AUX = 16, 24, 32
+_TEMPLATES, _TEMPLATE_COUNT, _AUX, _NAME = 16, 24, 32, 48
+_SEQUENCE, _TAG = 1, 16  # ASN1_ITYPE_SEQUENCE, and V_ASN1_SEQUENCE behind it
 _TEMPLATE_SIZE, _FIELD_OFFSET, _FIELD_NAME = 40, 16, 24
 _AUX_FLAGS, _AUX_ENCODING = 8, 32
 _EMBEDDED = 1 << 12  # ASN1_TFLG_EMBED
 _KEEPS_ENCODING = 2  # ASN1_AFLG_ENCODING
-_MOST_TEMPLATES = 16
+_POINTER = 8
+_MOST_TEMPLATES, _MOST_NAMES = 16, 64  # places of a name that are looked for
 _LARGEST = 1 << 12  # an X509 is smaller
 
 
@@ -42,9 +45,20 @@ def certificate_offsets(image: Image) -> dict[str, int]:
 
 
 def _item(image: Image, name: str) -> int | None:
-    """The address of the ASN1_ITEM: since OpenSSL 3.0 a function of that name returns it, before it bore the name itself."""
+    """The address of the ASN1_ITEM: since OpenSSL 3.0 a function of that name returns it, before it bore the name itself. Where
+    functions have no symbols, the one that has the name in itself."""
     function = image.function(name)
+    if function is None and image.unnamed:
+        return _named_item(image, name.removesuffix("_it").encode())
     return returned_address(image, function.address) if function else image.data_symbol(name)
+
+
+def _named_item(image: Image, name: bytes) -> int | None:
+    """The address of the one ASN1_ITEM of a sequence with this name."""
+    texts = islice(image.find_string(name), _MOST_NAMES)
+    starts = {place - _NAME for text in texts for place in image.pointers_to(text)}
+    items = {at for at in starts if image.constant(at, 1) == _SEQUENCE and image.constant(at + _POINTER, 8) == _TAG}
+    return items.pop() if len(items) == 1 else None
 
 
 def _templates(image: Image, name: str) -> Iterator[tuple[str, _Template]]:

@@ -23,8 +23,9 @@ _KNOWN = {
 _MAX_RECORD = 64
 
 
-def code_point_offset(image: Image, hash_offset: int, key_offset: int) -> int | None:
-    """The byte offset of the 16-bit code point in a record; None where the table isn't found or doesn't agree.
+def code_point_offset(image: Image, hash_offset: int | None, key_offset: int) -> int | None:
+    """The byte offset of the 16-bit code point in a record; None where the table isn't found or doesn't agree. Where the number
+    of the hash lies needn't be known.
 
     ElfError for damaged relocations.
     """
@@ -33,13 +34,14 @@ def code_point_offset(image: Image, hash_offset: int, key_offset: int) -> int | 
     return common.pop() if len(common) == 1 else None
 
 
-def _offsets(image: Image, name: bytes, hash_offset: int, key_offset: int) -> set[int]:
+def _offsets(image: Image, name: bytes, hash_offset: int | None, key_offset: int) -> set[int]:
     """The offsets at which a record with this name and its numbers has its code point."""
     code_point, hash_number, key_number = _KNOWN[name]
     records = (
         start
         for start in _starts(image, name)
-        if image.constant(start + hash_offset, 4) == hash_number and image.constant(start + key_offset, 4) == key_number
+        if image.constant(start + key_offset, 4) == key_number
+        and (hash_offset is None or image.constant(start + hash_offset, 4) == hash_number)
     )
     return {
         offset for start in records for offset in range(0, _MAX_RECORD, 2) if image.constant(start + offset, 2) == code_point

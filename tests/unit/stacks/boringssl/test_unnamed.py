@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests import foreign, programs
 from tests.fixtures import build
+from tests.fixtures.stripped import stripped_library
 from tests.parameters import slow_except
 
 from ssllatency.code.flow import Unplannable
@@ -136,17 +137,10 @@ def test_it_says_what_it_is_and_what_it_lacks(program: Path, images: tuple[Image
 # One that was made for the purpose.
 
 
-def made(folder: Path, *flags: str) -> tuple[Image, dict[str, build.Symbol]]:
-    """The stripped library, and its symbols."""
-    programs.needed(*build.TOOLS)
-    path = build.library(folder, "libunnamed.so", ["unnamed.c"], "-O2", *flags)
-    return Image.open(build.stripped(path, "libunnamed-stripped.so")), build.symbols(path)
-
-
 @pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 def test_made_up_ones(tmp_path: Path, style: str) -> None:
     """However they are compiled, what is found is right, and at most what must be certain is missing."""
-    image, symbols = made(tmp_path, *build.STYLES[style])
+    image, symbols = stripped_library(tmp_path, "unnamed.c", *build.STYLES[style])
     found = found_in(image)
     assert {name: function.address for name, function in found.functions.items()} == {
         name: symbols[name].address for name in found.functions
@@ -161,7 +155,7 @@ def test_made_up_ones(tmp_path: Path, style: str) -> None:
 
 
 def test_what_two_functions_match_is_not_taken(tmp_path: Path) -> None:
-    image, symbols = made(tmp_path, "-DTWICE")
+    image, symbols = stripped_library(tmp_path, "unnamed.c", "-DTWICE")
     found = found_in(image)
     assert set(MADE_UP) - set(found.functions) == {"SSL_shutdown"}
     assert found.missing["SSL_shutdown"] == "2 functions may be it, where one is expected"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests import programs
 from tests.fixtures import build
+from tests.fixtures.stripped import stripped_library
 from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
@@ -22,21 +23,17 @@ from ssllatency.stacks.openssl.unnamed.found import found_in
 from ssllatency.stacks.openssl.unnamed.functions import NAMES
 from ssllatency.stacks.registry import stack_of
 
-LABELS = ("session", "cipher", "id", "hit", "host_name", "alpn", "alpn_length", "group_id", "group")
+LABELS = (
+    *("session", "cipher", "id", "hit", "host_name", "alpn", "alpn_length", "group_id", "group"),
+    *("signature", "number", "held", "certificate", "chain", "peer", "verify_mode"),
+)
 OFFSETS = ("rwstate", "shutdown", "state", "hand_state", "server", "version")
-
-
-def made(folder: Path, *flags: str) -> tuple[Image, dict[str, build.Symbol]]:
-    """The stripped library, and its symbols."""
-    programs.needed(*build.TOOLS)
-    path = build.library(folder, "libnames.so", ["openssl_names.c"], "-O2", *flags)
-    return Image.open(build.stripped(path, "libnames-stripped.so")), build.symbols(path)
 
 
 @pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 def test_made_up_openssl(tmp_path: Path, style: str) -> None:
     """However it is compiled, what is found is right, and at most what must be certain is missing."""
-    image, symbols = made(tmp_path, *build.STYLES[style])
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", *build.STYLES[style])
     found = found_in(image)
     assert {name: function.address for name, function in found.functions.items()} == {
         name: symbols[name].address for name in found.functions
@@ -64,11 +61,17 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
         assert labels["server_name"] == (at["host_name"],)
         assert (labels["alpn"], labels["alpn_length"]) == ((at["alpn"],), (at["alpn_length"],))
         assert (labels["group_tls13"], labels["group_session"]) == ((at["group_id"],), (at["session"], at["group"]))
+        assert labels["signature"] == (at["signature"], at["number"])
+        assert (labels["verify_mode"], labels["peer_certificate"]) == ((at["verify_mode"],), (at["session"], at["peer"]))
+        served = ((at["held"], at["certificate"]), (at["held"], at["chain"]))
+        assert (labels["certificate"], labels["chain"]) == served
+        bio = stack_of(image).bio(image)
+        assert [bio[name] for name in ("x509_encoding", "x509_signature", "stack_count")] == [104, 144, 0]
 
 
 def test_what_ends_in_a_function_of_many_ways_is_found(tmp_path: Path) -> None:
     """As SSL_accept and SSL_connect of OpenSSL 4.0 end in SSL_do_handshake."""
-    image, symbols = made(tmp_path, "-DMANY_WAYS")
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DMANY_WAYS")
     found = found_in(image)
     assert found.missing == {}
     assert {name: found.functions[name].address for name in ("SSL_accept", "SSL_connect")} == {
@@ -78,14 +81,22 @@ def test_what_ends_in_a_function_of_many_ways_is_found(tmp_path: Path) -> None:
 
 def test_an_accessor_of_another_source_file_is_found(tmp_path: Path) -> None:
     """That of the session lies behind all of ssl_lib.c, so further from most of it the longer that gets."""
-    image, symbols = made(tmp_path, "-DFAR")
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DFAR")
     assert symbols["SSL_get_session"].address - symbols["SSL_shutdown"].address > 1 << 16
     assert found_in(image).accessors["SSL_get_session"].address == symbols["SSL_get_session"].address
     assert {"group_session", "group_tls13"} <= {*stack_of(image).labels(image)}
 
 
+def test_a_private_key_is_never_taken_for_a_certificate(tmp_path: Path) -> None:
+    image, _ = stripped_library(tmp_path, "openssl_names.c", "-DSENDS_KEY")
+    plan_image(image)
+    labels = stack_of(image).labels(image)
+    assert {"signature", "peer_certificate"} <= {*labels}
+    assert {"certificate", "chain"}.isdisjoint(labels)
+
+
 def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
-    image, _ = made(tmp_path, "-DTWO_SOCKETS")
+    image, _ = stripped_library(tmp_path, "openssl_names.c", "-DTWO_SOCKETS")
     offsets = plan_image(image).offsets
     assert (offsets.bio_method, offsets.bio_descriptor) == (None, None)
 
@@ -108,7 +119,7 @@ def test_of_an_openssl_before_3_it_is_said_what_would_help(tmp_path: Path) -> No
 
 def test_accessors_are_never_probed(tmp_path: Path) -> None:
     """What is only read may be another function that returns the same."""
-    image, _ = made(tmp_path)
+    image, _ = stripped_library(tmp_path, "openssl_names.c")
     probed = {symbol for operation in OPERATIONS for symbol in operation.symbols}
     accessors = found_in(image).accessors
     assert {"SSL_version", "SSL_get_session"} <= {*accessors}
@@ -126,7 +137,7 @@ def test_a_confined_process_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_name_that_two_give_is_nobodys(tmp_path: Path) -> None:
-    image, symbols = made(tmp_path, "-DTWICE")
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DTWICE")
     found = found_in(image)
     assert found.missing == {"SSL_shutdown": "2 functions may be it, where one is expected"}
     assert found.functions["SSL_write"].address == symbols["SSL_write"].address
@@ -134,17 +145,17 @@ def test_a_name_that_two_give_is_nobodys(tmp_path: Path) -> None:
 
 
 def test_a_function_that_gives_two_names_has_none(tmp_path: Path) -> None:
-    image, _ = made(tmp_path, "-DBUILT_IN")
+    image, _ = stripped_library(tmp_path, "openssl_names.c", "-DBUILT_IN")
     assert {*found_in(image).missing} == {"SSL_write", "SSL_write_ex"}  # the latter is found by the former
 
 
 def test_a_caller_with_a_function_built_into_it_is_not_taken_for_that(tmp_path: Path) -> None:
     """As where a program is compiled as one with OpenSSL: what it is called with is no connection."""
-    image, symbols = made(tmp_path, "-DREADS_FOR")
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DREADS_FOR")
     found = found_in(image)
     assert found.missing == {"SSL_read": "what it is called with isn't a connection"}
     assert found.functions["SSL_read_ex"].address == symbols["SSL_read_ex"].address
-    image, _ = made(tmp_path, "-DSHAKES_FOR")
+    image, _ = stripped_library(tmp_path, "openssl_names.c", "-DSHAKES_FOR")
     assert found_in(image).functions == {}
     assert "SSL_do_handshake doesn't ask" in found_in(image).missing["SSL_read"]
 

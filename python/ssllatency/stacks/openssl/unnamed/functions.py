@@ -46,6 +46,8 @@ _RAISING = (
     *(*_MAKES, *_SIGNING, MACHINE),
     *("ssl_read_internal", "ssl_write_internal", "ssl3_ctrl", "tls1_setup_key_block", "tls13_setup_key_block"),
     *("tls_construct_stoc_server_name", "tls_construct_stoc_alpn", *_COOKIES, *_VERIFYING),
+    *("tls_construct_server_certificate", "ssl_add_cert_to_wpacket"),
+    *("tls_process_cert_verify", "tls_process_client_certificate", "tls_process_client_rpk", "ASYNC_WAIT_CTX_set_wait_fd"),
 )
 
 _FLAGS = 3  # of ssl_write_internal, since OpenSSL 3.3

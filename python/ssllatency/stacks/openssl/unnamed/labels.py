@@ -2,8 +2,7 @@
 """The labels of connections of an OpenSSL 3 without symbols: accessors, named by the fields that they return, and paths that
 functions show which raise errors.
 
-A path is taken only where one field alone does what is looked for. Certificates aren't looked for: beside them lies the private
-key.
+A path is taken only where one field alone does what is looked for.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.openssl.connection import Accessors, UnclearError
+from ssllatency.stacks.openssl.unnamed.certificates import CertificatePaths
 from ssllatency.stacks.openssl.unnamed.finder import MOST_FIELDS
 from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, UnnamedOpenSslFunctions
 
@@ -55,7 +55,7 @@ class UnnamedLabels:
         self._image, self._found = image, found
         self.paths: dict[str, FieldPath] = {}
         steps = (self._name_accessors, self._name_control, self._name_session, self._resumed, self._server_name)
-        for step in (*steps, self._protocol, self._cipher):
+        for step in (*steps, self._protocol, self._cipher, self._certificates):
             try:
                 step()
             except (Unplannable, UnclearError, ElfError):
@@ -192,6 +192,9 @@ class UnnamedLabels:
             raise Unplannable("no one text is the protocol that was agreed on")
         ((text, length),) = passed
         self.paths |= {"alpn": FieldPath(text, _POINTER), "alpn_length": FieldPath(length, 4)}
+
+    def _certificates(self) -> None:
+        self.paths |= CertificatePaths(self._image, self._found, self._session).paths
 
     def _cipher(self) -> None:
         """The structure in the session that is asked for its algorithms, and in it the number, as tables of ciphers have it."""
