@@ -116,7 +116,7 @@ static __always_inline __u64 transport_of(__u64 ssl, const struct ssll_library *
 
 /*
  * Whether what a server keeps of its handshakes is there to be read. Before TLS 1.3 a client of GnuTLS compares sessions to
- * tell whether it has resumed one; and it asks for no certificate.
+ * tell whether it has resumed one.
  */
 static __always_inline bool keeps_server_state(__u64 ssl, const struct ssll_library *library)
 {
@@ -125,14 +125,12 @@ static __always_inline bool keeps_server_state(__u64 ssl, const struct ssll_libr
 	return library->stack != SSLL_STACK_GNUTLS || (read_server(ssl, library, &server) && server);
 }
 
-/* Whether the mode tells what the other side is asked for: of Go's connections, and GnuTLS', only a server's. */
+/* Whether the mode tells what a client is asked for: a client's own is about the server's certificate. */
 static __always_inline bool tells_certificate(__u64 ssl, const struct ssll_library *library)
 {
 	bool server = false;
 
-	if (library->stack == SSLL_STACK_GO)
-		return read_go_server(ssl, library, &server) && server;
-	return keeps_server_state(ssl, library);
+	return read_side(ssl, library, &server) && server;
 }
 
 /* Whether the other side is asked for a certificate, by the library's mode. */

@@ -20,7 +20,7 @@ OWN_NAMES = {Label.CIPHER, Label.GROUP, Label.SIGNATURE}
 
 Values = dict[Label, int]
 Counted = dict[tuple[Label, int], int]  # the value, by label and library
-Read = Callable[[dict[PlaceOf, int]], tuple[Values, Counted]]
+Read = Callable[[dict[PlaceOf, int], bool], tuple[Values, Counted]]
 
 
 class LabelsProbe(ctypes.Structure):
@@ -34,11 +34,12 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def read(content: bytes) -> Read:
-    """What is read of an SSL with these values in its places, each of 8 bytes and one after the other, and what is counted."""
+    """What is read of the SSL of a server, or of a client, with these values in its places, each of 8 bytes and one after the
+    other, and what is counted."""
 
-    def reading(places: dict[PlaceOf, int]) -> tuple[Values, Counted]:
-        ssl = (ctypes.c_uint64 * len(places))(*places.values())
-        library = abi.Library()
+    def reading(places: dict[PlaceOf, int], server: bool) -> tuple[Values, Counted]:
+        ssl = (ctypes.c_uint64 * (len(places) + 1))(*places.values(), server)
+        library = abi.Library(server=8 * len(places))
         for number, place in enumerate(places):
             library.paths[place].offsets[0], library.paths[place].length, library.paths[place].size = 8 * number, 1, 8
         with BpfObject(content, "labels_probe") as opened:
@@ -102,6 +103,12 @@ def test_each_label_is_read_from_its_places_and_counted(
     places: dict[PlaceOf, int],
     labels: Values,
 ) -> None:
-    known, counted = read(places)
+    known, counted = read(places, True)
     assert known == labels
     assert counted == {(label, LIBRARY if label in OWN_NAMES else 0): value for label, value in labels.items()}
+
+
+@pytest.mark.parametrize("mode", [0, VERIFY_PEER])
+def test_a_client_asks_for_no_clients_certificate(read: Read, mode: int) -> None:
+    """The one that it may check is its server's."""
+    assert read({PlaceOf.VERIFY_MODE: mode, PlaceOf.PEER_CERTIFICATE: 1 << 32}, False) == ({}, {})

@@ -84,6 +84,7 @@ def test_failures_of_quic_have_their_reasons(
     assert causes(shakes) == {cause: TIMES, ("abandoned", *LEFT): TIMES}
     refuses, _ = {"protocol": ("server", "client"), "distrust": ("client", "server")}[how]
     assert {*labels_of(shakes.ended("failure"), "role")} == {(refuses,)}
+    assert {*labels_of(shakes.singles, "role", "client_certificate")} == {("server", "not asked"), ("client", None)}
     assert_books(shakes)
 
 

@@ -80,7 +80,7 @@ static __u64 any_value(enum ssll_place_of place, bool gnutls)
 }
 
 /* What GnuTLS' own values mean: its numbers of versions, the two bytes of a suite in their order, 0 for no signature; whether a
- * session was resumed is only known of a server and by TLS 1.3, whether a certificate was asked for of a server. */
+ * session was resumed is only known of a server and by TLS 1.3. */
 static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 {
 	static const __u16 versions[] = {0, 0x0300, 0x0301, 0x0302, 0x0303, TLS_1_3};
@@ -93,8 +93,6 @@ static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 	ends[SSLL_PLACE_OF_SIGNATURE].known &= (__u16)ends[SSLL_PLACE_OF_SIGNATURE].value != 0;
 	if (!server && !(version->known && version->value == TLS_1_3))
 		ends[SSLL_PLACE_OF_RESUMED] = (struct made_value){};
-	if (!server)
-		ends[SSLL_PLACE_OF_VERIFY_MODE] = (struct made_value){};
 }
 
 /* Whether a certificate may be where certificates are, by GnuTLS' kind of credentials, which OpenSSL doesn't have. */
@@ -130,6 +128,8 @@ static void read_connections(long number, long known[SSLL_LABELS])
 			library.paths[SSLL_PLACE_OF_GROUP].length = 0;
 		if (gnutls)
 			mean_as_gnutls(ends, server);
+		if (!server) /* which alone asks for a client's certificate */
+			ends[SSLL_PLACE_OF_VERIFY_MODE] = (struct made_value){};
 		read_labels(ssl, &library, &labels);
 
 		tls_1_3 = ends[SSLL_PLACE_OF_VERSION].known && (__u16)ends[SSLL_PLACE_OF_VERSION].value == TLS_1_3;
