@@ -26,12 +26,12 @@ from tests.live.handshakes.test_async_jobs import assert_told_like
 from tests.live.handshakes.test_causes import WAITS
 from tests.live.handshakes.test_diagnosis import TIMES, told
 from tests.live.handshakes.test_failed import RECEIVED, SENT, assert_causes
+from tests.live.handshakes.test_offers import facts
 from tests.live.servers.jobs import TOP, AsyncServer, AsyncSettings, Engine, load
 from tests.live.servers.named_certificates import bytes_of
 from tests.live.servers.queues import stopped_often
 from tests.live.victims.obedient import STATIC, compiled, with_certificate
 from tests.machine import NEEDS_QUIET
-from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -102,7 +102,8 @@ def test_a_wait_of_a_linked_openssl_has_its_reason(certificates: Path, waits: Pa
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
 def test_slow_clients_of_a_linked_openssl_own_that_time(certificates: Path, server_program: Path, version: str) -> None:
-    """Each client's kernel notes when its flights left and came: what it took to answer is the wait, and no more."""
+    """Each client's kernel notes when its flights left and came: what it took to answer is the wait, and no more. Where the
+    server has no processor once it has written its flight, so that its call goes on meanwhile, that is told as well."""
     stamping = Stamping(times=TIMES, version=version, think_s=THINK_S)
     options = ("--by", "sni,port,peer")
     with served(certificates, server_program, resume=True) as server, Shakes(server.pid, options=options) as shakes:
@@ -114,7 +115,8 @@ def test_slow_clients_of_a_linked_openssl_own_that_time(certificates: Path, serv
         parts = singles[stamp.name]["parts_ns"]
         answered_ns = stamp.sent_ns[1] - max(came for came in stamp.received_ns if came < stamp.sent_ns[1])
         assert answered_ns >= THINK_S * 1e9
-        assert parts["wait_peer"] == pytest.approx(answered_ns, rel=0.1)
+        assert parts["wait_peer"] <= 1.1 * answered_ns
+        assert parts["wait_peer"] + parts.get("off_cpu", 0) >= 0.9 * answered_ns
         assert "wait_peer_or_server" not in parts
     assert Counter(labels_of(shakes.singles, "port", "peer")) == {(str(server.port), "127.0.0.0/24"): TIMES}
     assert_books(shakes)
@@ -133,14 +135,23 @@ def test_a_server_with_openssl_in_it_that_is_stopped_owns_that_time(certificates
     assert_books(shakes)
 
 
+def loaded_until_seen(server: AsyncServer, shakes: Shakes) -> int:
+    """The number of handshakes that are made until one shows when its operation was done."""
+    number = 0
+    while not shakes.printed('"offload_completion"'):
+        assert number < CONNECTIONS
+        number += load(server, connections=1, parallel=1)
+        time.sleep(0.1)
+    return number
+
+
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
 def test_handshakes_of_a_linked_openssl_wait_for_their_offload(certificates: Path, server_program: Path, kind: str) -> None:
     """No engine is seen there, so that when an operation is done is told only once the first handshakes have waited for one."""
     controls = ("THREADS:8", "DELAY_US:2000")
     with AsyncServer(certificates, AsyncSettings(kind, engine=Engine("offload", controls)), program=server_program) as server:
         with Shakes(server.pid) as shakes:
-            wait_for(lambda: load(server, connections=1, parallel=1) and shakes.printed('"offload_completion"'))
-            first = shakes.printed('"ending"')
+            first = loaded_until_seen(server, shakes)
             load(server, connections=CONNECTIONS, parallel=20)
             server.wait_idle()
         final = server.stop()
@@ -215,6 +226,19 @@ def test_names_protocols_and_resumption_of_a_linked_openssl(
             due += [(name or "none", protocol, "no"), (again, protocol, "yes")]
         server.wait_idle()
     assert labels_of(shakes.singles, "sni", "alpn", "resumed") == due
+    assert_books(shakes)
+
+
+def test_key_shares_that_a_linked_openssl_asks_for_anew(certificates: Path, server_program: Path) -> None:
+    """Of clients whose first group isn't the server's."""
+    settings = AsyncSettings("ecdsa", asynchronous=False, groups="P-384")
+    with AsyncServer(certificates, settings, program=server_program) as server, Shakes(server.pid) as shakes:
+        for groups in ("P-384:X25519", "X25519:P-384", "X25519:P-256:P-384"):
+            command = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", "-groups", groups]
+            subprocess.run(command, input=b"Q\n", capture_output=True, timeout=20, check=True)
+        server.wait_idle()
+    assert facts(shakes)[-2:] == (3, 2), "of so many it is known, and so many were asked"
+    assert labels_of(shakes.singles, "group") == [("secp384r1",)] * 3
     assert_books(shakes)
 
 

@@ -25,7 +25,7 @@ from ssllatency.stacks.registry import stack_of
 
 LABELS = (
     *("session", "cipher", "id", "hit", "host_name", "alpn", "alpn_length", "group_id", "group"),
-    *("signature", "number", "held", "certificate", "chain", "peer", "verify_mode"),
+    *("signature", "number", "held", "certificate", "chain", "peer", "verify_mode", "hello_retry"),
 )
 OFFSETS = ("rwstate", "shutdown", "state", "hand_state", "server", "version")
 
@@ -61,6 +61,7 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
         assert labels["server_name"] == (at["host_name"],)
         assert (labels["alpn"], labels["alpn_length"]) == ((at["alpn"],), (at["alpn_length"],))
         assert (labels["group_tls13"], labels["group_session"]) == ((at["group_id"],), (at["session"], at["group"]))
+        assert labels["hello_retry"] == (at["hello_retry"],)
         assert labels["signature"] == (at["signature"], at["number"])
         assert (labels["verify_mode"], labels["peer_certificate"]) == ((at["verify_mode"],), (at["session"], at["peer"]))
         served = ((at["held"], at["certificate"]), (at["held"], at["chain"]))

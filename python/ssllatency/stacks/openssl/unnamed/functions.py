@@ -46,7 +46,7 @@ _RAISING = (
     *(*_MAKES, *_SIGNING, MACHINE),
     *("ssl_read_internal", "ssl_write_internal", "ssl3_ctrl", "tls1_setup_key_block", "tls13_setup_key_block"),
     *("tls_construct_stoc_server_name", "tls_construct_stoc_alpn", *_COOKIES, *_VERIFYING),
-    *("tls_construct_server_certificate", "ssl_add_cert_to_wpacket"),
+    *("tls_construct_server_hello", "tls_construct_server_certificate", "ssl_add_cert_to_wpacket"),
     *("tls_process_cert_verify", "tls_process_client_certificate", "tls_process_client_rpk", "ASYNC_WAIT_CTX_set_wait_fd"),
 )
 

@@ -36,6 +36,8 @@ _CIPHERS = ((b"TLS_AES_128_GCM_SHA256", 0x03001301), (b"TLS_AES_256_GCM_SHA384",
 _POINTER = 8
 CIPHER_NAMES = (8, 16)
 """Where OpenSSL's name and the standard's lie in a row of a table of ciphers."""
+# The random bytes of a HelloRetryRequest: RFC 8446, section 4.1.3.
+_ASKING_AGAIN = int.from_bytes(bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c"), "little")
 _SLOTS = range(16, 40 * _POINTER, _POINTER)  # of SSL_METHOD
 _ACCESSORS = {
     "SSL_version": "version",
@@ -55,7 +57,7 @@ class UnnamedLabels:
         self._image, self._found = image, found
         self.paths: dict[str, FieldPath] = {}
         steps = (self._name_accessors, self._name_control, self._name_session, self._resumed, self._server_name)
-        for step in (*steps, self._protocol, self._cipher, self._certificates):
+        for step in (*steps, self._protocol, self._hello_retry, self._cipher, self._certificates):
             try:
                 step()
             except (Unplannable, UnclearError, ElfError):
@@ -192,6 +194,22 @@ class UnnamedLabels:
             raise Unplannable("no one text is the protocol that was agreed on")
         ((text, length),) = passed
         self.paths |= {"alpn": FieldPath(text, _POINTER), "alpn_length": FieldPath(length, 4)}
+
+    def _hello_retry(self) -> None:
+        """The number with which a ServerHello has the random bytes that make it a HelloRetryRequest: 1, and no other."""
+        address = self._found.known("tls_construct_server_hello")
+
+        def asks_again(fields: _Fields) -> bool:
+            sent = {call.arguments[1] for call in self._follow(address, fields=fields).calls}
+            return any(isinstance(value, int) and self._image.constant(value, 32) == _ASKING_AGAIN for value in sent)
+
+        numbers = sorted({found.path for found in self._follow(address).fields if len(found.path) == 1 and found.size == 4})
+        if len(numbers) > MOST_FIELDS:
+            raise Unplannable("what makes a ServerHello looks at too many numbers")
+        pending = [path for path in numbers if [asks_again({path: value}) for value in range(3)] == [False, True, False]]
+        if len(pending) != 1:
+            raise Unplannable("no one number tells of a HelloRetryRequest")
+        self.paths["hello_retry"] = FieldPath(pending[0], 4)
 
     def _certificates(self) -> None:
         self.paths |= CertificatePaths(self._image, self._found, self._session).paths
