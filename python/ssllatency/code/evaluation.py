@@ -109,6 +109,8 @@ class Evaluation(ABC):
         for name, value in self._case.calls.items():
             if isinstance(target, int) and self._is(target, name):
                 state.registers[self.result_register] = value
+        if isinstance(target, int) and target in self._case.results:
+            state.registers[self.result_register] = self._case.results[target]
 
     def _is(self, target: int, name: str) -> bool:
         """Whether a call of `target` reaches the function called `name`, through the PLT or not."""

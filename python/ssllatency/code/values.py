@@ -140,10 +140,11 @@ class Assumptions:
 
     `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;
     `calls` what a function, by its name, returns to this one; `outputs` what one, by its address, stores in words of the stack
-    to which its arguments lead: by which argument, and how far on.
+    to which its arguments lead: by which argument, and how far on; `results` what one, by its address, returns.
     """
 
     arguments: Mapping[str, Value] = field(default_factory=dict)
     fields: Mapping[tuple[int, ...], Value] = field(default_factory=dict)
     calls: Mapping[str, Value] = field(default_factory=dict)
     outputs: Mapping[int, Mapping[tuple[int, int], Value]] = field(default_factory=dict)
+    results: Mapping[int, Value] = field(default_factory=dict)

@@ -74,6 +74,15 @@ def test_a_word_of_the_stack_that_a_call_stores(assembled: Assembler, argument: 
     assert results(code, *(Assumptions(outputs=outputs) for outputs in cases)) == [{ARGUMENT}, {None}, {None}]
 
 
+def test_what_a_function_without_a_name_returns(assembled: Assembler) -> None:
+    code = assembled("push %rbx\ncall 7f\npop %rbx\nret\n7: ret")
+    function = code.image.function("f")
+    assert function
+    called = function.address + function.size - 1
+    cases = [Assumptions(results={address: ARGUMENT}) for address in (called, called - 1)]
+    assert results(code, *cases) == [{ARGUMENT}, {None}]
+
+
 def test_nothing_is_left_of_the_case_before(assembled: Assembler) -> None:
     code = assembled("call number@PLT\nret")
     assert results(code, Assumptions(calls={"number": 5}), Assumptions(), Assumptions(calls={"number": 6})) == [
