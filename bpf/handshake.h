@@ -223,6 +223,7 @@ enum ssll_flag {
 	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
 	SSLL_FLAG_GOROUTINE = 1 << 25,     /* a goroutine's, which any thread may run */
 	SSLL_FLAG_PEER = 1 << 26,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
+	SSLL_FLAG_CHOSEN = 1 << 29,        /* `chosen` holds the certificate, as the function that signs is called with it */
 };
 
 /* What is known of the other end where a handshake is freed before it is over: bits. */
@@ -310,7 +311,8 @@ struct ssll_handshake {
 	union {
 		/* Stack pointer at entry of the state machine, where no call around it is watched; else 0. */
 		__u64 machine_stack;
-		__u64 chosen; /* of Go: the number of the certificate that it serves, how many go with it, and their bytes */
+		/* Of Go and BoringSSL: the number of the certificate that it serves, how many go with it, and their bytes. */
+		__u64 chosen;
 	};
 	__u64 unsplit_since_ns; /* when the wait before the call that runs began, if it isn't split; else 0 */
 	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
@@ -338,7 +340,7 @@ struct ssll_handshake {
 	__u32 wake_descriptor; /* that its offload wakes the application by, where that is known */
 	__u8 key_kind;         /* enum ssll_go_key */
 	__u8 outer_phase;      /* of Go: the part that the open phase interrupts, if there is an outer_stack */
-	__u16 signature;       /* of Go: the scheme's code point, 0 not known */
+	__u16 signature;       /* of Go and BoringSSL: the scheme's code point, 0 not known */
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the

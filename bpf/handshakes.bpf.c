@@ -52,6 +52,14 @@ int at_go_certificate(struct pt_regs *ctx)
 	return note_go_certificate(ctx);
 }
 
+SEC("uprobe")
+int at_signing(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
+	return note_signing(argument(ctx, 0), argument(ctx, 4));
+}
+
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
 SEC("uprobe")
 int at_software(struct pt_regs *ctx)

@@ -355,7 +355,11 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_SIGNATURE_BITS = 27,     /* the ASN1_STRING in there that is its signature, */
 	SSLL_PLACE_OF_CHAIN = 28,             /* and the STACK of those that go with it, where the application has given them */
 	SSLL_PLACE_OF_CERTIFICATE_BYTES = 29, /* the address and the length of one that a library keeps as a whole */
-	SSLL_PLACES = 30,
+	SSLL_PLACE_OF_PEER_DIGEST = 30,       /* whether a digest of the client's certificate is kept in its place */
+	/* From what the function that signs is called with, the array of certificates that are sent; */
+	SSLL_PLACE_OF_SENT_CERTIFICATES = 31,
+	SSLL_PLACE_OF_FIRST_CERTIFICATE = 32, /* and from there the address and the length of the first of them */
+	SSLL_PLACES = 33,
 };
 
 /* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */

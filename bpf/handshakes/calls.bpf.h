@@ -71,7 +71,7 @@ static __always_inline struct ssll_open_call *find_machine_call(const struct ssl
 {
 	struct ssll_start_key key = call_key(SSLL_OPERATION_STATE_MACHINE, handshake->machine_stack);
 
-	return handshake->machine_stack ? find_open_call(&key) : NULL;
+	return handshake->machine_stack && !(handshake->flags & SSLL_FLAG_CHOSEN) ? find_open_call(&key) : NULL;
 }
 
 /*
@@ -172,7 +172,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	enter_ssl(thread, ssl, now);
 	if (handshake->depth++)
 		return 0;
-	handshake->machine_stack = is_operation(cookie, SSLL_OPERATION_STATE_MACHINE) ? stack : 0;
+	if (!(handshake->flags & SSLL_FLAG_CHOSEN))
+		handshake->machine_stack = is_operation(cookie, SSLL_OPERATION_STATE_MACHINE) ? stack : 0;
 	begin_call(handshake, thread, ssl, now);
 	return 0;
 }

@@ -358,6 +358,39 @@ static __noinline __u64 find_whole(__u64 at)
 	return number ? number | (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN : 0;
 }
 
+/* The first of the certificates that are sent, from what the function that signs is called with, as ssll_handshake.chosen has
+ * it, without a number where it can't be read. */
+static __noinline __u64 find_sent(__u64 from, const struct ssll_library *library)
+{
+	__u64 at = 0, found = 0;
+
+	if (!library)
+		return 0;
+	if (read_place(from, library, SSLL_PLACE_OF_SENT_CERTIFICATES, &at) &&
+	        read_place(at, library, SSLL_PLACE_OF_FIRST_CERTIFICATE, &at))
+		found = find_whole(at);
+	return found ? found : (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN;
+}
+
+/* The function that signs for a handshake is called: with what leads to the certificates, and with the algorithm. It may be
+ * called once more where the key is elsewhere. */
+static __always_inline int note_signing(__u64 from, __u16 algorithm)
+{
+	struct ssll_thread *thread = find_thread();
+	struct ssll_handshake *handshake = current_handshake();
+	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
+	bool server = true;
+
+	if (!thread || !handshake || !library)
+		return 0;
+	handshake->signature = algorithm;
+	if (!handshake_config.certificates || !read_server(thread->ssl, library, &server) || !server)
+		return 0;
+	handshake->chosen = find_sent(from, library);
+	handshake->flags |= SSLL_FLAG_CHOSEN;
+	return 0;
+}
+
 /* Whether the library shows how it keeps certificates as OpenSSL does. */
 static __always_inline bool keeps_x509(const struct ssll_library *library)
 {

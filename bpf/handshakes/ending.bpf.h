@@ -167,10 +167,13 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 		handshake->flags &= ~SSLL_FLAG_CACHE;
 	if (of_go && server)
 		set_go_signature(&labels, handshake);
+	if (!of_go && handshake->signature)
+		set_label(&labels, SSLL_LABEL_SIGNATURE, handshake->signature);
 	read_names(ssl, library, &labels);
 	find_endpoint(ssl, library, server, how->in_call, &labels);
 	if (server && handshake_config.certificates)
-		note_certificate(ssl, library, &labels, own_socket(handshake, how->in_call), of_go ? handshake->chosen : 0);
+		note_certificate(ssl, library, &labels, own_socket(handshake, how->in_call),
+		        of_go || handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);

@@ -49,6 +49,8 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 		return false;
 	if (!read_place(ssl, library, SSLL_PLACE_OF_CREDENTIALS, &credentials) || are_certificates(credentials))
 		read_place(ssl, library, SSLL_PLACE_OF_PEER_CERTIFICATE, &peer);
+	if (!peer)
+		read_place(ssl, library, SSLL_PLACE_OF_PEER_DIGEST, &peer);
 	*value = peer ? SSLL_CLIENT_CERTIFICATE_GIVEN : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN;
 	return true;
 }

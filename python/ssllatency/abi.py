@@ -149,6 +149,7 @@ class Flag(IntEnum):
     AWAITS_ANSWER = 16777216
     GOROUTINE = 33554432
     PEER = 67108864
+    CHOSEN = 536870912
 
 
 class FollowLimits(IntEnum):
@@ -365,7 +366,10 @@ class PlaceOf(IntEnum):
     SIGNATURE_BITS = 27
     CHAIN = 28
     CERTIFICATE_BYTES = 29
-    PLACES = 30
+    PEER_DIGEST = 30
+    SENT_CERTIFICATES = 31
+    FIRST_CERTIFICATE = 32
+    PLACES = 33
 
 
 class ProcessSlot(IntEnum):
@@ -1003,13 +1007,13 @@ class Library(ctypes.Structure):
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
-        ("paths", Path * 30),
+        ("paths", Path * 33),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 756
+assert ctypes.sizeof(Library) == 816
 
 
 class MixKey(ctypes.Structure):
@@ -1247,7 +1251,7 @@ MAPS = {
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 756, 256, 0),
+    "libraries": MapShape(2, 4, 816, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),

@@ -218,6 +218,7 @@ def _handshake(field: Field, file_size: int) -> HandshakeSites:
         errors=tuple(_error(error, file_size) for error in record["errors"].items(_MOST_ITEMS)),
         wake=None if record["wake"].value is None else _bare_probe(record["wake"], file_size, Role.ENTRY),
         chosen=tuple(_bare_probe(probe, file_size, Role.EXIT) for probe in record["chosen"].items(_MOST_ITEMS)),
+        signs=None if record["signs"].value is None else _bare_probe(record["signs"], file_size, Role.ENTRY),
         labels={label.name().text(_LONGEST_TEXT): _path(label) for _, label in record["labels"].members()},
         missing=tuple(_missing_part(missing) for missing in record["missing"].items(_MOST_ITEMS)),
         code=_code_ranges(record["code"], file_size),

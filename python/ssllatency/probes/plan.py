@@ -243,8 +243,9 @@ class HandshakeSites:
     `state_machine` is the function that all of the library's handshakes go through; `within_data`: reads and writes have to be
     watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of the
     function that `wakes` of a Library names, with the first three arguments in their registers; `chosen` are the returns of the
-    function that chooses the certificate that a server serves, and returns it; `labels` are fields of a connection by name;
-    `code` holds every site.
+    function that chooses the certificate that a server serves, and returns it; `signs` is the entry of the function that signs
+    for a handshake, with what leads to its certificates in the first argument's register, and the algorithm's code point in the
+    fifth's; `labels` are fields of a connection by name; `code` holds every site.
     """
 
     calls: tuple[PhaseCall, ...] = ()
@@ -254,6 +255,7 @@ class HandshakeSites:
     errors: tuple[ErrorSite, ...] = ()
     wake: Probe | None = None
     chosen: tuple[Probe, ...] = ()
+    signs: Probe | None = None
     labels: Mapping[str, FieldPath] = field(default_factory=dict)
     missing: tuple[MissingPart, ...] = ()
     code: tuple[CodeRange, ...] = ()
@@ -269,6 +271,8 @@ class HandshakeSites:
         if self.wake:
             yield self.wake
         yield from self.chosen
+        if self.signs:
+            yield self.signs
 
 
 @dataclass(frozen=True)

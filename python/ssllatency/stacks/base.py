@@ -349,6 +349,12 @@ class Stack(Implementation):
         """The functions that are phases as a whole, beside the calls that handshake_code() finds."""
         return ()
 
+    def signing_function(self, image: Image) -> Function | None:  # noqa: ARG002
+        """The function that signs for a handshake, where that alone shows by which algorithm: as its fifth argument. What it is
+        called with first leads to the certificates by the path "sent_certificates". None where the library keeps both, or the
+        function isn't looked for. Unplannable, or ElfError, where it can't be told."""
+        return None
+
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """The function that all handshakes go through, in whatever call; None where the library has none. Unplannable where it
         can't be told."""

@@ -5,6 +5,7 @@ SSL_get_error says, and waits have the names that these libraries give them."""
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import Document, Trace, count, losses, reasons
+from tests.live.servers.named_certificates import certify, make_named_certificate
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.programs import started
 
@@ -37,6 +39,7 @@ NAMES = {
     "13": "WANT_PRIVATE_KEY_OPERATION",
     "16": "WANT_CERTIFICATE_VERIFY",
 }
+SIGNATURES = {"rsa": "rsa_pss_rsae_sha256", "ecdsa": "ecdsa_secp256r1_sha256"}
 OUTCOMES = {"SSL": "failure", "SYSCALL": "failure", "ZERO_RETURN": "closed"}  # of all others "retry"
 FUNCTIONS = ("SSL_accept", "SSL_read", "SSL_write", "SSL_shutdown")
 
@@ -72,6 +75,18 @@ def serving(*words: object) -> Iterator[tuple[Server, int]]:
     """The server and its port, until the end of the block."""
     with started(*words) as (process, port):
         yield Server(process), port
+
+
+def ask(
+    port: int, made: ssl.SSLContext, session: ssl.SSLSession | None = None, name: str | None = None
+) -> ssl.SSLSession | None:
+    """One connection with one request and its response; the session."""
+    with bad.plain(port) as plain, made.wrap_socket(plain.dup(), server_hostname=name, session=session) as tls:
+        tls.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert tls.recv(65536)
+        session = tls.session
+        tls.unwrap()
+    return session
 
 
 def assert_told_like(document: Document, calls: dict[str, Counter[str]]) -> None:
@@ -118,6 +133,7 @@ def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     assert endings(shakes.document) == {"success": 10}
     assert phases_of(shakes.singles) == 10 * [{"private_key", "key_exchange"}]
     assert_labelled_like(shakes.singles, exchanges)
+    assert labels_of(shakes.singles, "signature", "client_certificate") == 10 * [(SIGNATURES[kind], "not asked")]
     assert_books(shakes)
 
 
@@ -142,6 +158,7 @@ def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path, engi
     assert_told_like(trace.document, calls)
     assert endings(shakes.document) == {"success": 10}
     assert all("wait_application" in single["parts_ns"] for single in shakes.singles)
+    assert labels_of(shakes.singles, "signature", "client_certificate") == 10 * [(SIGNATURES["ecdsa"], "given")]
     # The key is elsewhere, so that nothing is signed within a call.
     assert phases_of(shakes.singles) == 10 * [{"key_exchange", "peer_verification"}]
     assert_books(shakes)
@@ -169,6 +186,96 @@ def test_handshakes_that_fail(certificates: Path, program: Path) -> None:
     assert_books(shakes)
 
 
+@pytest.fixture(params=["symbols", "stripped"])
+def either(request: pytest.FixtureRequest, tmp_path: Path, program: Path) -> Path:
+    """The server's file, with its symbols or without."""
+    if request.param == "symbols":
+        return program
+    bare = tmp_path / "bare"
+    subprocess.run(["strip", "-o", bare, program], check=True)
+    return bare
+
+
+def test_certificates_of_clients(certificates: Path, tmp_path: Path, either: Path) -> None:
+    """Clients that have one when they are asked, others that have none, and what they resume."""
+    pair, own = make_certificate("ecdsa", certificates), make_certificate("rsa", tmp_path)
+    with (
+        serving(either, pair.certificate, pair.key, "later", own.certificate) as (server, port),
+        Shakes(server.pid) as shakes,
+    ):
+        for version in VERSIONS:
+            for client in (Client(port, version, certificate=own), Client(port, version)):
+                client.connect_times(2)
+        assert server.calls()["SSL_accept"]["success"] == 8
+    assert labels_of(shakes.singles, "client_certificate") == 2 * [("given",), ("given",), ("not given",), ("not given",)]
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_names_that_clients_ask_for(certificates: Path, either: Path, version: ssl.TLSVersion) -> None:
+    """This program has no function that returns the name: also where it is resumed, and in a handshake that fails."""
+    pair = make_certificate("rsa", certificates)
+    long = f"{'long.' * 8}example"
+    with (
+        serving(either, pair.certificate, pair.key) as (server, port),
+        Shakes(server.pid, options=("--by", "sni")) as shakes,
+    ):
+        session = ask(port, made := bad.context(version), name="one.example")
+        ask(port, made, session, name="one.example")
+        ask(port, bad.context(version), name=long)
+        ask(port, bad.context(version))
+        server.calls()
+    assert labels_of(shakes.singles, "version", "resumed", "sni") == [
+        (version.name.replace("_", "."), resumed, name)
+        for resumed, name in (("no", "one.example"), ("yes", "one.example"), ("no", long), ("no", "none"))
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("either", ["symbols", "stripped"], indirect=True)
+@pytest.mark.parametrize("program", ["boringssl"], indirect=True)
+def test_the_certificate_that_it_serves(tmp_path: Path, either: Path, version: ssl.TLSVersion) -> None:
+    """Of two full handshakes, one that is refused and one that fails before; resumed ones have none."""
+    facts = certify(tmp_path, "boring.example", "RSA-2048", 12, make_named_certificate("RSA-4096", tmp_path, "authority", 9))
+    with (
+        serving(either, tmp_path / "boring.example.crt", tmp_path / "boring.example.key") as (server, port),
+        Shakes(server.pid) as shakes,
+    ):
+        session = ask(port, made := bad.context(version))
+        ask(port, made, session)
+        ask(port, bad.context(version))
+        bad.unknown_ca(port)
+        bad.nonsense(port)
+        server.calls()
+    [one] = shakes.document["handshakes"]["certificates"]
+    assert labels_of(shakes.ended("success"), "resumed") == [("no",), ("yes",), ("no",)]
+    assert (one["count"], one["unsuccessful"]) == (3, 1)
+    assert "port" not in one  # where its BIOs keep a socket isn't known
+    assert {**facts, "key": "RSA-2048", "issued_by": "itself", "names": 0}.items() <= one["certificate"].items()
+    assert shakes.document["handshakes"]["certificates_untold"] == 0
+    assert_books(shakes)
+
+
+def test_clients(certificates: Path, tmp_path: Path, either: Path) -> None:
+    """The server's side, which is the same program, isn't counted. A client that has a certificate signs."""
+    pair, own = make_certificate("ecdsa", certificates), make_certificate("rsa", tmp_path)
+    with (
+        serving(either, pair.certificate, pair.key, "later", own.certificate) as (_, port),
+        Shakes(options=("--library", str(either), "--role", "client")) as shakes,
+    ):
+        for words in ((), (own.certificate, own.key)):
+            command = [either, "connect", str(port), "5", *words]
+            told = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
+            assert json.loads(told)["SSL_connect"]["success"] == 5
+    assert endings(shakes.document) == {"success": 10}
+    assert labels_of(shakes.singles, "version", "role", "resumed") == 10 * [("TLSv1.3", "client", "no")]
+    assert labels_of(shakes.singles, "signature") == 5 * [(None,)] + 5 * [(SIGNATURES["rsa"],)]
+    checked = {"key_exchange", "peer_verification"}
+    assert phases_of(shakes.singles) == 5 * [checked] + 5 * [checked | {"private_key"}]
+    assert shakes.document["handshakes"]["certificates"] == []
+    assert_books(shakes)
+
+
 def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
     """TLS 1.2 without Diffie-Hellman: nothing is signed."""
     pair = make_certificate("rsa", certificates)
@@ -176,6 +283,7 @@ def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
         exchanges = Client(port, TLS_1_2, "AES128-GCM-SHA256").connect_times(5)
         assert server.calls()["SSL_accept"]["success"] == 5
     assert {exchange.cipher for exchange in exchanges} == {"AES128-GCM-SHA256"}
+    assert labels_of(shakes.singles, "signature") == 5 * [("none",)]
     assert endings(shakes.document) == {"success": 5}
     assert phases_of(shakes.singles) == 5 * [{"private_key"}]
     assert [(use["operation"], use["key"], use["count"]) for use in shakes.document["handshakes"]["keys"]] == [
@@ -206,6 +314,9 @@ def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["no shared cipher"]
     assert [exchange.resumed for exchange in exchanges] == 2 * [False, True, True, True, True]
     assert_labelled_like(shakes.ended("success"), exchanges)
+    assert labels_of(shakes.ended("success"), "signature", "client_certificate") == [
+        ("none" if exchange.resumed else SIGNATURES["rsa"], "not asked") for exchange in exchanges
+    ]
     resumed = {"TLSv1.2": set[str](), "TLSv1.3": {"key_exchange"}}
     assert phases_of(shakes.ended("success")) == [
         resumed[exchange.version] if exchange.resumed else {"private_key", "key_exchange"} for exchange in exchanges

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TLS server on BoringSSL, or on AWS-LC, which descends from it: usage: server CERTIFICATE KEY [later CLIENT_CA].
+//! A TLS server on BoringSSL, or on AWS-LC, which descends from it: usage: server CERTIFICATE KEY [later CLIENT_CA]. And a
+//! client: server connect PORT TIMES [CERTIFICATE KEY].
 //!
 //! It listens on a free port of the loopback address and prints "port N". For each line of its input, once no connection is open,
 //! it prints as a line of JSON how its calls ended, by function: "success", or the number that SSL_get_error gave. With
 //! "later" each step of a handshake that the application may put off is put off once: choosing a certificate (12 and 4), the private
 //! key's operation (13), which then needs an ECDSA key on P-256, and the check of the client's certificate (16). An SSL_accept that
-//! fails is called once more.
+//! fails is called once more. The client makes so many connections, one after the other, each with a request and its response,
+//! and prints such a line at the end.
 
 mod tls;
 
@@ -63,6 +65,17 @@ impl Connection {
         unsafe { tls::poll(&mut one, 1, 20_000) };
     }
 
+    /// A request and its response.
+    fn ask(&self) {
+        let mut piece = [0u8; 4096];
+        let room = piece.as_mut_ptr();
+        let length = RESPONSE.len() as i32; // any bytes will do
+        let _ = self.call("SSL_connect", |ssl| unsafe { tls::SSL_connect(ssl) }, |returned| returned == 1)
+            && self.call("SSL_write", |ssl| unsafe { tls::SSL_write(ssl, RESPONSE.as_ptr().cast(), length) }, |returned| returned > 0)
+            && self.call("SSL_read", |ssl| unsafe { tls::SSL_read(ssl, room.cast(), 4096) }, |returned| returned > 0)
+            && self.call("SSL_shutdown", |ssl| unsafe { tls::SSL_shutdown(ssl) }, |returned| returned >= 0);
+    }
+
     /// Answers each piece of request with a response, until the peer closes.
     fn serve(&self) {
         let mut piece = [0u8; 4096];
@@ -98,6 +111,21 @@ fn handle(context: usize, socket: TcpStream, shared: Arc<Shared>) {
     shared.closed.notify_all();
 }
 
+/// Connects and asks `times` times; what is printed at the end.
+fn ask(port: &str, times: u32, context: usize) -> String {
+    let shared = Arc::new(Shared::default());
+    for _ in 0..times {
+        let socket = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let ssl = unsafe { tls::SSL_new(context as *mut tls::SslCtx) };
+        unsafe { tls::SSL_set_fd(ssl, socket.as_raw_fd()) };
+        let connection = Connection { ssl, socket, shared: shared.clone() };
+        connection.ask();
+        unsafe { tls::SSL_free(connection.ssl) };
+    }
+    report(&shared)
+}
+
 fn report(shared: &Shared) -> String {
     let books = shared.closed.wait_while(shared.books.lock().unwrap(), |books| books.open > 0).unwrap();
     let rows = books.calls.iter().map(|(name, endings)| format!("{name:?}: {endings:?}"));
@@ -106,6 +134,11 @@ fn report(shared: &Shared) -> String {
 
 fn main() {
     let words: Vec<String> = env::args().collect();
+    if words[1] == "connect" {
+        let pair = words.get(4).map(|certificate| (certificate.as_str(), words[5].as_str()));
+        println!("{}", ask(&words[2], words[3].parse().unwrap(), tls::client_context(pair) as usize));
+        return;
+    }
     let later = words.get(3).is_some_and(|word| word == "later");
     let context = tls::context(&words[1], &words[2], if later { Some(words[4].as_str()) } else { None }) as usize;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -50,6 +50,7 @@ extern "C" {
     pub fn SSL_free(ssl: *mut Ssl);
     pub fn SSL_set_fd(ssl: *mut Ssl, fd: c_int) -> c_int;
     pub fn SSL_accept(ssl: *mut Ssl) -> c_int;
+    pub fn SSL_connect(ssl: *mut Ssl) -> c_int;
     pub fn SSL_read(ssl: *mut Ssl, buffer: *mut c_void, size: c_int) -> c_int;
     pub fn SSL_write(ssl: *mut Ssl, buffer: *const c_void, size: c_int) -> c_int;
     pub fn SSL_shutdown(ssl: *mut Ssl) -> c_int;
@@ -123,6 +124,19 @@ extern "C" fn complete(_ssl: *mut Ssl, out: *mut u8, length: *mut usize, most: u
             && EVP_DigestSign(digest, out, length, data.as_ptr(), data.len()) == 1;
         EVP_MD_CTX_free(digest);
         if signed { FLOW_OK } else { KEY_FAILED }
+    }
+}
+
+/// A client's context, which takes any server's certificate, and has its own where `pair` names one and its key.
+pub fn client_context(pair: Option<(&str, &str)>) -> *mut SslCtx {
+    let name = |file: &str| CString::new(file).unwrap();
+    unsafe {
+        let context = SSL_CTX_new(TLS_method());
+        if let Some((certificate_file, key_file)) = pair {
+            assert_eq!(SSL_CTX_use_certificate_file(context, name(certificate_file).as_ptr(), PEM), 1);
+            assert_eq!(SSL_CTX_use_PrivateKey_file(context, name(key_file).as_ptr(), PEM), 1);
+        }
+        context
     }
 }
 

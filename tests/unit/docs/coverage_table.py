@@ -104,10 +104,12 @@ _JSSE = "Java's own TLS (JSSE)"
 _JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
 _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
-_SOME_LABELS = "signature and client certificate aren't known, and the name only where SSL_get_servername is linked"
+_SOME_LABELS = "port and peer aren't seen"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
 _X86_ALONE = "instructions of no other processor than x86-64 are followed"
-_NO_CERTIFICATES = "where it keeps a server's certificate isn't looked for yet"
+_NO_CHAIN = "the port and how many are sent with one aren't known, those of RSA key exchange don't count"
+_WHICH = "it has an array of them, and which one it has chosen isn't looked for yet"
+_BORING_LABELS = ("test_certificates_of_clients", "test_names_that_clients_ask_for")
 
 ROWS = (
     Row(
@@ -221,11 +223,11 @@ ROWS = (
             **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
             "phases": _by(f"{_BORING}::test_every_call", "test_what_is_put_off", but=_NO_TICKETS),
-            "certificates": _NO_CERTIFICATES,
+            "certificates": _by(f"{_BORING}::test_the_certificate_that_it_serves", but=_NO_CHAIN),
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
-            "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
+            "labels": _by(f"{_BORING}::test_every_call", *_BORING_LABELS, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
-            "clients": _NOT_TRIED,
+            "clients": _by(f"{_BORING}::test_clients"),
             "aarch64": _ARM_BORINGSSL,
         },
     ),
@@ -237,11 +239,11 @@ ROWS = (
             "calls": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT),
             **dict.fromkeys(("handshakes", "private key"), _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY)),
             "phases": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY, but=_NO_TICKETS),
-            "certificates": _NO_CERTIFICATES,
+            "certificates": _by(f"{_BORING}::test_the_certificate_that_it_serves", _GRPC, _CONSCRYPT, _ENVOY, but=_NO_CHAIN),
             "waits": _by(f"{_BORING}::test_stripped"),
-            "labels": _by(f"{_BORING}::test_stripped", _GRPC, _CONSCRYPT, _ENVOY, but=_SOME_LABELS),
+            "labels": _by(f"{_BORING}::test_stripped", *_BORING_LABELS, _GRPC, _CONSCRYPT, _ENVOY, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _CONSCRYPT, _ENVOY),
-            "clients": _by(_GRPC_CLIENT),
+            "clients": _by(_GRPC_CLIENT, f"{_BORING}::test_clients"),
             "aarch64": _X86_ALONE,
         },
     ),
@@ -253,11 +255,11 @@ ROWS = (
             **dict.fromkeys(("calls", "handshakes"), _by(f"{_BORING}::test_every_call", "test_what_is_put_off")),
             "private key": _by(f"{_BORING}::test_every_call", "test_rsa_decrypts_the_key"),
             "phases": _by(f"{_BORING}::test_every_call", "test_what_is_put_off", but=_NO_TICKETS),
-            "certificates": _NO_CERTIFICATES,
+            "certificates": _WHICH,
             "waits": _by(f"{_BORING}::test_what_is_put_off"),
-            "labels": _by(f"{_BORING}::test_every_call", but=_SOME_LABELS),
+            "labels": _by(f"{_BORING}::test_every_call", *_BORING_LABELS, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_handshakes_that_fail"),
-            "clients": _NOT_TRIED,
+            "clients": _by(f"{_BORING}::test_clients"),
             "aarch64": _NOT_TRIED,
         },
     ),
@@ -268,9 +270,9 @@ ROWS = (
         {
             **dict.fromkeys(("calls", "handshakes", "private key", "waits", "reasons"), _by(f"{_BORING}::test_stripped")),
             "phases": _by(f"{_BORING}::test_stripped", but=_NO_TICKETS),
-            "certificates": _NO_CERTIFICATES,
-            "labels": _by(f"{_BORING}::test_stripped", but=_SOME_LABELS),
-            "clients": _NOT_TRIED,
+            "certificates": _WHICH,
+            "labels": _by(f"{_BORING}::test_stripped", *_BORING_LABELS, but=_SOME_LABELS),
+            "clients": _by(f"{_BORING}::test_clients"),
             "aarch64": _X86_ALONE,
         },
     ),

@@ -95,6 +95,14 @@ static void mean_as_gnutls(struct made_value ends[SSLL_PLACES], bool server)
 		ends[SSLL_PLACE_OF_RESUMED] = (struct made_value){};
 }
 
+/* BoringSSL keeps a suite's two bytes as a number. */
+static void mean_as_boringssl(struct made_value ends[SSLL_PLACES])
+{
+	struct made_value *cipher = &ends[SSLL_PLACE_OF_CIPHER];
+
+	cipher->value = cipher->value ? cipher->value | 0x03000000 : 0;
+}
+
 /* Whether a certificate may be where certificates are, by GnuTLS' kind of credentials, which OpenSSL doesn't have. */
 static bool is_by_certificate(const struct made_value *credentials)
 {
@@ -114,11 +122,12 @@ static void read_connections(long number, long known[SSLL_LABELS])
 	for (long i = 0; i < number; i++) {
 		struct made_value ends[SSLL_PLACES], group = {};
 		struct ssll_labels labels = {};
-		bool gnutls = once_in(3), server = once_in(2), tls_1_3, resumed;
-		struct ssll_library library = {.stack = gnutls ? SSLL_STACK_GNUTLS : SSLL_STACK_OPENSSL, .server_bits = 1};
+		bool gnutls = once_in(3), boringssl = !gnutls && once_in(3), server = once_in(2), tls_1_3, resumed;
+		struct ssll_library library = {.server_bits = 1};
 		__u32 entity = server ? 1 : 2;
 		__u64 ssl;
 
+		library.stack = gnutls ? SSLL_STACK_GNUTLS : boringssl ? SSLL_STACK_BORINGSSL : SSLL_STACK_OPENSSL;
 		begin_memory();
 		ssl = place_for(8, true);
 		for (__u32 place = 0; place < SSLL_PLACES; place++)
@@ -130,6 +139,8 @@ static void read_connections(long number, long known[SSLL_LABELS])
 			mean_as_gnutls(ends, server);
 		if (!server) /* which alone asks for a client's certificate */
 			ends[SSLL_PLACE_OF_VERIFY_MODE] = (struct made_value){};
+		if (boringssl)
+			mean_as_boringssl(ends);
 		read_labels(ssl, &library, &labels);
 
 		tls_1_3 = ends[SSLL_PLACE_OF_VERSION].known && (__u16)ends[SSLL_PLACE_OF_VERSION].value == TLS_1_3;
@@ -158,8 +169,9 @@ static void read_connections(long number, long known[SSLL_LABELS])
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, false, 0);
 		else
 			expect(&labels, SSLL_LABEL_CLIENT_CERTIFICATE, true,
-			        ends[SSLL_PLACE_OF_PEER_CERTIFICATE].value &&
-			                        is_by_certificate(&ends[SSLL_PLACE_OF_CREDENTIALS])
+			        (ends[SSLL_PLACE_OF_PEER_CERTIFICATE].value &&
+			                is_by_certificate(&ends[SSLL_PLACE_OF_CREDENTIALS])) ||
+			                        ends[SSLL_PLACE_OF_PEER_DIGEST].value
 			                ? SSLL_CLIENT_CERTIFICATE_GIVEN
 			                : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN);
 		for (__u32 label = 0; label < SSLL_LABELS; label++)

@@ -12,10 +12,11 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.loadable import Loadable
 
 # Programs for what few files need. The verifier takes some 10 ms over each, of a processor that a busy server has no use of.
-_RETURNS, _GO = "return probes", "Go"
+_RETURNS, _GO, _SIGNING = "return probes", "Go", "signing"
 _OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_certificate")
 _GROUPS = {
     **dict.fromkeys((STANDARD.at_return, STANDARD.both), _RETURNS),
+    "at_signing": _SIGNING,
     **dict.fromkeys((STANDARD.go_entry, STANDARD.go_exit, STANDARD.go_leaving, *_OF_GO_HANDSHAKES), _GO),
 }
 

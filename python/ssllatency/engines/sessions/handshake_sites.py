@@ -221,6 +221,7 @@ def sites_by_program(
     phases_of = {go: _of_stack(images, phases, go=go) for go in (False, True)}
     machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
     wakes = [image.plan.handshake.wake for image in images]
+    signs = [image.plan.handshake.signs for image in images]
     return {
         "at_exit": [ends for _, ends in machines],
         "at_phase_end": [ends for _, ends in phases_of[False]],
@@ -228,6 +229,7 @@ def sites_by_program(
         "at_error": [_error_sites(image.plan.handshake, raised=raised) for image in images],
         "at_go_certificate": [[site(probe) for probe in image.plan.handshake.chosen] for image in images],
         "at_software": [software_sites(image.plan) if software else [] for image in images],
+        "at_signing": [[site(sign)] if sign else [] for sign in signs],
         "at_wake_set": [[site(wake)] if wake else [] for wake in wakes],
         "at_batch": [batch_sites(image.plan) for image in images],
         "at_phase": [begins for begins, _ in phases_of[False]],
@@ -255,7 +257,8 @@ def shows_certificates(plan: FilePlan) -> bool:
     """Whether the file shows where the certificates are that its servers serve."""
     labels = plan.handshake.labels
     kept = "certificate_bytes" in labels or certificate_paths(labels, plan.offsets)
-    return bool(plan.handshake.chosen or ("signature" in labels and kept))
+    sent = plan.handshake.signs and {"sent_certificates", "first_certificate"} <= labels.keys()
+    return bool(plan.handshake.chosen or sent or ("signature" in labels and kept))
 
 
 def places_of(plan: FilePlan) -> frozenset[Label]:
@@ -271,7 +274,8 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
         labels.add(Label.SNI)
     if "alpn_length" not in names:
         labels.discard(Label.ALPN)
-    if any(call.callee in KEYS for call in plan.handshake.calls):  # how a key signs is what its function is called with
+    # How a key signs is what its function is called with.
+    if plan.handshake.signs or any(call.callee in KEYS for call in plan.handshake.calls):
         labels.add(Label.SIGNATURE)
     if "descriptor" in names or None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
         labels |= {Label.PORT, Label.PEER}

@@ -58,7 +58,7 @@ from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
 _PROGRAMS = Programs(free="at_exit")
-_MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_signing", "at_batch", "at_phase")
 _MORE_BELOW = ("at_phase_end", "at_phase")
 _MORE_OF_GO_BELOW = ("at_go_phase_end", "at_go_phase")
 _MORE_OF_GO = (*_MORE_OF_GO_BELOW, "at_go_certificate")

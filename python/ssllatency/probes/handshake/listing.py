@@ -82,6 +82,8 @@ def _rows(sites: HandshakeSites, costs: HitCosts) -> Iterator[tuple[str, ...]]:
         yield ("error", error.function, f"{costs.of(error.probe.cost)}", "entry", *_site(error.probe), error.kind)
     for each in sites.chosen:
         yield ("certificate", "", f"{costs.of(each.cost)}", "exit", *_site(each), _depth(each))
+    if sites.signs:
+        yield ("signature", "", f"{costs.of(sites.signs.cost)}", "entry", *_site(sites.signs), "")
     if sites.wake:
         yield ("offload", " or ".join(WAKES), f"{costs.of(sites.wake.cost)}", "entry", *_site(sites.wake), "")
 

@@ -53,6 +53,7 @@ def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> Handshake
             within_data=planner.within_data,
             errors=tuple(planner.errors),
             wake=planner.wake,
+            signs=planner.signs,
             labels=stack.labels(image) if called(libraries) else {},
             missing=tuple(planner.missing),
         ),
@@ -79,6 +80,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
     within_data = plan.within_data or (machine is None and plan.state_machine is not None)
     errors = tuple(error for error in plan.errors if confirmed(error.function, error.probe))
     wake = plan.wake if plan.wake and confirmed("offload", plan.wake) else None
+    signs = plan.signs if plan.signs and confirmed("signature", plan.signs) else None
     return replace(
         plan,
         calls=calls,
@@ -87,6 +89,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
         within_data=within_data,
         errors=errors,
         wake=wake,
+        signs=signs,
         missing=tuple(missing),
         code=evidence.ranges(),
     )
@@ -108,6 +111,7 @@ class _Planner:
         self.within_data = False
         self.errors: list[ErrorSite] = []
         self.wake: Probe | None = None
+        self.signs: Probe | None = None
         self.missing: list[MissingPart] = []
         self._image = image
         self._stack = stack
@@ -143,8 +147,14 @@ class _Planner:
     def plan_calls(self) -> None:
         """The calls that are phases, the state machine, and what breaks a handshake off."""
         self._try("phases", self._plan_phases)
+        self._try("signature", self._plan_signing)
         self._try(STATE_MACHINE.name, self._plan_state_machine)
         self.within_data = not (self.state_machine or self._stack.runs_handshakes_alone(self._image, self._bodies))
+
+    def _plan_signing(self) -> None:
+        function = self._stack.signing_function(self._image)
+        if function:
+            self.signs = self._entries.at(function.address, 0, 4, size=function.size)
 
     def _plan_state_machine(self) -> None:
         function = self._stack.state_machine(self._image, self._bodies)

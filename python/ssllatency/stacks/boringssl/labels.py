@@ -4,8 +4,8 @@
 Few programs link the accessors that would show them, and stripped ones don't name these. So they are read out of what every
 program has: the function that checks a peer's certificates leads to the session; the one that writes sessions down shows each
 of its fields beside the tag of the stored form; and the table of extensions leads, by their numbers in TLS, to functions that
-look at the protocol and at whether a session was resumed. The name that a client asked for is shown by SSL_get_servername
-alone, which not all programs link. What isn't clear there is absent.
+look at the protocol and at whether a session was resumed. The name that a client asked for is shown by SSL_get_servername,
+or where it isn't linked by what parses a ClientHello. What isn't clear there is absent.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
+from ssllatency.stacks.boringssl.signing import certificate_paths, getters_of_count
 
 _HANDSHAKE = SymbolicAddress("argument", 0)
 _OUTPUT = SymbolicAddress("output", 0)
 _MAX_OFFSET = 1 << 16
 
-_STORING_FILE, _EXTENSIONS_FILE = "ssl_asn1", "extensions"
+_STORING_FILE, _EXTENSIONS_FILE, _MESSAGES_FILE, _SERVER_FILE = "ssl_asn1", "extensions", "s3_both", "handshake_server"
 
 # Tags of a session's stored form, [1] to [23], as CBB_add_asn1 takes them: a few that only what writes it has as arguments.
 _TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
 _WRITTEN = {1, 2, 4, 14, 18, 19, 23}
-_GROUP, _SIGNATURE = 18, 23
+_GROUP, _SIGNATURE, _PEER_DIGEST = 18, 23, 13
+_TAG = 0xA0000000  # of the fields, as CBB_add_asn1 takes it third
 _NEAR = 1 << 16  # bytes between functions of one source file
 _FARTHEST = 8 << 20
 _SETS_TAG = re.compile(r"edx, 0xa00000([01][0-9a-f])")
@@ -41,6 +43,15 @@ _LOADS_WORD = re.compile(r"esi, word ptr \[(?!rsp|rip)(\w+) \+ (\w+)\]")
 _GETS_NAME, _HOST_NAME, _LIB = "SSL_get_servername", 0, "ssl_lib"
 _TESTS_SECOND = re.compile(rb"\x85\xf6")  # test %esi, %esi
 _WITHIN, _LONGEST_GETTER = 16, 96  # bytes from a function's beginning to that test, and of the function
+
+# What stores it: a copy that a function has just made, as it makes those of texts in stored sessions.
+_LOADS = re.compile(r"(\w+), qword ptr \[(?!rsp|rip)(\w+) \+ (0x[0-9a-f]+|\d+)\]")
+_STORES = re.compile(r"qword ptr \[(?!rsp|rip)(\w+) \+ (0x[0-9a-f]+|\d+)\], (\w+)")
+_SOON = 10  # instructions
+
+# openssl/ssl.h: SSL_R_EXCESSIVE_MESSAGE_SIZE, and the largest message of a handshake that has no certificates in it.
+_EXCESSIVE_SIZE, _LARGEST_MESSAGE = 150, 0x4000
+_VERIFY_PEER, _OTHER_MODES, _ALL_BITS = 1, (2, 4), 0xFF
 
 # IANA's numbers of extensions, and the functions of a row: what a client adds and parses, what a server parses and adds.
 _SERVER_NAME, _PROTOCOL = 0, 16
@@ -52,9 +63,12 @@ _T = TypeVar("_T")
 
 def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
     """The paths by the label's name: "version", "cipher" (its number in TLS), "group", "resumed", "alpn" and "alpn_length"; and
-    "server_name", a text that ends in a zero byte, of servers. `holder` is where SSL points to the rest of its state."""
+    "server_name", a text that ends in a zero byte, of servers. Of these as well "verify_mode", whether they ask for a
+    certificate, "peer_certificate", how many the client has sent, and "peer_digest", whether one's digest is kept in their
+    place. "sent_certificates" and "first_certificate" as signing.py has them. `holder` is where SSL points to the rest of its
+    state."""
     try:
-        labels = _Labels(image, errors_of(image), holder)
+        labels = Labels(image, errors_of(image), holder)
     except (Unplannable, ElfError):
         return {}
     paths: dict[str, FieldPath] = {}
@@ -63,20 +77,22 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
         labels.resumed,
         labels.protocol,
         labels.server_name,
+        labels.client_certificate,
+        lambda: certificate_paths(image, labels.errors),
     )
     for part in parts:
         try:
             paths |= part()
         except (Unplannable, ElfError):
             continue
-    return paths
+    return {name: path for name, path in paths.items() if all(0 <= offset < _MAX_OFFSET for offset in path.offsets)}
 
 
-class _Labels:
+class Labels:
     """The evidence in the code of one image; Unplannable from each of its functions where that isn't clear."""
 
     def __init__(self, image: Image, errors: RaisedErrors, holder: int) -> None:
-        self._image, self._errors, self._holder = image, errors, holder
+        self._image, self.errors, self._holder = image, errors, holder
 
     def _follow(self, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
         """A function of the handshake's, whose first argument it is."""
@@ -101,7 +117,7 @@ class _Labels:
 
     def _session(self) -> int:
         """The pointer to the established session, into which alone the check of the peer's certificates looks."""
-        (start, _) = _only(self._errors.checking_certificates(), "check certificates")
+        (start, _) = _only(self.errors.checking_certificates(), "check certificates")
         read = self._follow(start).fields
         followed = {field.path[:3] for field in read if self._is_in_holder(field, 4)}
         return _only(followed, "pointers lead from a connection to its session")[2]
@@ -120,7 +136,7 @@ class _Labels:
 
     def _writing(self) -> Range:
         """The function that writes sessions down."""
-        near = self._errors.of(_STORING_FILE)
+        near = self.errors.of(_STORING_FILE)
         within = (min(near)[0] - _NEAR, max(near)[1] + _NEAR) if near else (0, 0)
         if within[1] - within[0] > _FARTHEST:
             raise Unplannable("the functions that store sessions lie too far apart")
@@ -144,6 +160,61 @@ class _Labels:
                 waits = False
         return _only(offsets, "fields follow a tag")
 
+    # The client's certificate.
+
+    def client_certificate(self) -> dict[str, FieldPath]:
+        """Return the mode by which a server asks for one, and how many certificates its session has, or whether a digest."""
+        mode, session = self._mode(), (self._holder, self._session())
+        certificates, (digest, bit) = self._certificates(), self._digest()
+        return {
+            "verify_mode": FieldPath(mode, 1),
+            "peer_certificate": FieldPath((*session, certificates, 0), _POINTER),
+            "peer_digest": FieldPath((*session, digest), 1, bit),
+        }
+
+    def _mode(self) -> tuple[int, ...]:
+        """The byte behind a pointer in the connection by whose lowest bit a server's handshake may have larger messages, as
+        those with certificates are, than it may without."""
+        reading = [each for each, raised in self.errors.of(_MESSAGES_FILE).items() if _EXCESSIVE_SIZE in raised]
+        callees = {callee[0] for function in reading for callee in self.errors.callees(function)}
+        limiting = {start: found for start in callees if _LARGEST_MESSAGE in (found := self._follow(start)).results}
+        start = _only(set(limiting), "functions limit messages")
+        flags = {field.path for field in limiting[start].fields if field.size == 1}
+        server = _only({path for path in flags if len(path) == 1}, "bytes tell which side it is")
+        mode = _only(flags - {server}, "bytes tell whether a certificate is asked for")
+
+        def may_be_larger(value: int) -> bool:
+            limits = self._follow(start, {server: _ALL_BITS, mode: value}).results
+            return any(isinstance(limit, LoadedField) for limit in limits)
+
+        larger = [value for value in (0, _VERIFY_PEER, *_OTHER_MODES) if may_be_larger(value)]
+        if larger != [_VERIFY_PEER] or len(mode) != 2 or not all(0 <= offset < _MAX_OFFSET for offset in mode):
+            raise Unplannable("what limits messages doesn't look at the mode")
+        return mode
+
+    def _certificates(self) -> int:
+        """The pointer in a session to a stack, by what asks how many members that has."""
+        calls = self._follow(self._writing()[0]).calls
+        asked = {(call.arguments[0], call.target) for call in calls if isinstance(call.target, int)}
+        counts = getters_of_count(self._image, {target for _, target in asked if isinstance(target, int)})
+        stacks = {value for value, target in asked if target in counts and isinstance(value, LoadedField) and value.is_pointer}
+        (offset,) = _only({field.path for field in stacks if len(field.path) == 1}, "stacks lie in a session")
+        return offset
+
+    def _digest(self) -> tuple[int, int]:
+        """The byte in a session and the bit with which the digest of a certificate is written down, and without which it
+        isn't."""
+        (start, _) = self._writing()
+
+        def writes(path: tuple[int, ...], value: int) -> bool:
+            return any(call.arguments[2] == _TAG + _PEER_DIGEST for call in self._follow(start, {path: value}).calls)
+
+        flags = {field.path for field in self._follow(start).fields if len(field.path) == 1 and field.size == 1}
+        decides = [path for path in flags if writes(path, _ALL_BITS) and not writes(path, 0)]
+        bits = [(path, 1 << number) for path in decides for number in range(8) if writes(path, 1 << number)]
+        (path, bit) = _only(bits, "bits tell of a digest")
+        return path[0], bit
+
     # The name.
 
     def server_name(self) -> dict[str, FieldPath]:
@@ -152,11 +223,40 @@ class _Labels:
         named = self._image.function(_GETS_NAME)
         starts = {named.address} if named else set(self._testing_second())
         found = {start: path for start in starts if (path := self._name_returned(start))}
-        return {"server_name": FieldPath(found[_only(set(found), "functions return a name")], _POINTER)}
+        path = found[_only(set(found), "functions return a name")] if found else (self._holder, self.name_stored())
+        return {"server_name": FieldPath(path, _POINTER)}
+
+    def name_stored(self) -> int:
+        """The pointer behind the holder that what parses a ClientHello replaces by the copy of a text."""
+        functions = set(self.errors.of(_SERVER_FILE))
+        functions |= {callee for function in functions for callee in self.errors.callees(function)}
+        storing = {call.target for function in self.errors.of(_STORING_FILE) for call in self.errors.calls(function)}
+        replaced = {pair for function in functions for pair in self._replaced(function)}
+        return _only({offset for target, offset in replaced if target in storing}, "pointers to copies of texts are replaced")
+
+    def _replaced(self, function: Range) -> Iterator[tuple[int, int]]:
+        """The function that was called, and the pointer behind the holder that is read and replaced soon after that."""
+        called, since, base, read = 0, 0, "", set[int]()
+        start, end = function
+        for line in lines(self._image.code(start, end - start), start, self._image.machine):
+            since += 1
+            if line.mnemonic == "call":
+                called = int(line.op_str, 16) if line.op_str.startswith("0x") else 0
+                since, base, read = 0, "", set()
+            elif line.mnemonic != "mov" or since > _SOON or not called:
+                continue
+            elif match := _LOADS.fullmatch(line.op_str):
+                offset = int(match[3], 0)
+                if offset == self._holder:
+                    base, read = match[1], set()
+                elif match[2] == base:
+                    read.add(offset)
+            elif (match := _STORES.fullmatch(line.op_str)) and match[1] == base and int(match[2], 0) in read:
+                yield called, int(match[2], 0)
 
     def _testing_second(self) -> Iterator[int]:
         """The small functions among those of ssl_lib.cc that look at their second argument first."""
-        near = self._errors.of(_LIB)
+        near = self.errors.of(_LIB)
         within = (min(near)[0] - _NEAR, max(near)[1] + _NEAR) if near else (0, 0)
         if within[1] - within[0] > _FARTHEST:
             raise Unplannable("the functions of ssl_lib.cc lie too far apart")
@@ -229,7 +329,7 @@ class _Labels:
 
     def _row_of_protocol(self) -> int:
         """The one row for ALPN to which a function belongs that raises errors in extensions.cc."""
-        places = (place for function in self._errors.of(_EXTENSIONS_FILE) for place in self._image.pointers_to(function[0]))
+        places = (place for function in self.errors.of(_EXTENSIONS_FILE) for place in self._image.pointers_to(function[0]))
         rows = {place - _POINTER * number for place in places for number in range(1, 5)}
         found = {row for row in rows if self._image.constant(row, _POINTER) == _PROTOCOL and self._is_row(row)}
         return _only(found, "rows are of ALPN")

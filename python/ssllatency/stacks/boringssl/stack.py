@@ -133,6 +133,13 @@ class BoringSsl(OpenSsl):
 
         return phase_functions(image)
 
+    def signing_function(self, image: Image) -> Function | None:
+        """The one that raises errors of private keys first."""
+        from ssllatency.stacks.boringssl.raised_errors import errors_of
+        from ssllatency.stacks.boringssl.signing import signing_function
+
+        return signing_function(image, errors_of(image))
+
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """None: the functions that run a handshake's steps are called by SSL_do_handshake."""
         return None

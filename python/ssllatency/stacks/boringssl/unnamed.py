@@ -20,6 +20,7 @@ from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, Ou
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.chosen_side import CLIENT, SERVER, ChosenSide
 from ssllatency.stacks.boringssl.raised_errors import errors_of
+from ssllatency.stacks.boringssl.signing import key_functions
 from ssllatency.stacks.found_functions import FOUND, FoundOnce, the_one
 from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
 from ssllatency.stacks.operation import Operation
@@ -32,9 +33,9 @@ NAMES = (
 _UNSEARCHED = ("RSA_sign", "RSA_verify", "ECDSA_sign", "ECDSA_verify", "ECDH_compute_key")
 
 # By source file; reasons are those of openssl/ssl.h (SSL_R_*), err.h (ERR_R_*), evp_errors.h and rsa.h.
-_LIB, _PRIVATE_KEY = "ssl_lib", "ssl_privkey"
+_LIB = "ssl_lib"
 _CONNECTION_TYPE_NOT_SET, _NULL_SSL_CTX, _HANDSHAKE_FAILURE, _UNINITIALIZED, _IN_INIT = 134, 185, 215, 226, 291
-_KEY_OPERATION_FAILED, _NOT_CALLED = 287, 66
+_NOT_CALLED = 66
 _DIGESTSIGN, _KEY_CANT = "digestsign", 125
 _RSA_FILES, _RSA_TOO_SMALL, _RSA_UNKNOWN_PADDING = ("rsa_crypt", "rsa", "rsa_impl"), 135, 143
 _BIO_FILE, _BUFFER_FILE, _BIO_UNSUPPORTED = "bio", "ssl_buffer", 115
@@ -327,11 +328,7 @@ class UnnamedFunctions:
 
     def _private_key(self) -> tuple[Range, Range]:
         """The functions that sign and decrypt."""
-        using = [f for f, raised in self._errors.of(_PRIVATE_KEY).items() if _KEY_OPERATION_FAILED in raised]
-        using.sort(key=lambda function: min(self._errors.lines(function, _KEY_OPERATION_FAILED), default=0))
-        if len(using) != 2:
-            raise Unplannable(f"{len(using) or 'no'} functions raise an error of a private key, where two are expected")
-        return using[0], using[1]
+        return key_functions(self._errors)
 
     def _digest_sign(self) -> list[Range]:
         signs, _ = self._private_key()

@@ -196,6 +196,10 @@ class _Writer:
             yield ""
             yield f"{error.kind.value} {error.function}"
             yield f"{_FOLLOWS}{self._site('entry', error.probe, 0)}"
+        if sites.signs:
+            yield ""
+            yield "signature ssl_private_key_sign"
+            yield f"{_FOLLOWS}{self._site('entry', sites.signs, 0)}"
         if sites.wake:
             yield ""
             yield "offload ASYNC_WAIT_CTX_set_wait_fd"

@@ -22,7 +22,9 @@ from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.boringssl.connection import boringssl_offsets
+from ssllatency.stacks.boringssl.labels import Labels
 from ssllatency.stacks.boringssl.phases import phase_functions
+from ssllatency.stacks.boringssl.raised_errors import errors_of
 from ssllatency.stacks.boringssl.unnamed import NAMES, UnnamedFunctions, found_in
 from ssllatency.stacks.phases import Phase
 
@@ -30,7 +32,9 @@ RUST = ("boringssl", "aws-lc")
 NETTY = "netty"
 MADE_UP = ("ERR_peek_error", "BIO_should_read", *NAMES)
 # What isn't linked into these servers; and SSL_write's data goes through BIO_write_ex in the newest BoringSSL.
-NOT_LINKED = {"boringssl": {"SSL_connect"}, "aws-lc": {"SSL_connect"}, NETTY: set[str]()}
+NOT_LINKED: dict[str, set[str]] = {"boringssl": set(), "aws-lc": set(), NETTY: set()}
+# AWS-LC doesn't show which of its certificates it has chosen.
+SENT = {"sent_certificates", "first_certificate"}
 # The functions of key shares, by their names of today and of before 2023, which AWS-LC has kept.
 KEY_SHARES = {
     "SSLKeyShare::Generate": r"KeyShare(8Generate|5Offer)E",
@@ -93,7 +97,7 @@ def test_a_stripped_copy_is_planned_as_the_file_with_symbols(plans: list[FilePla
     assert by_name[1] == {name: probes for name, probes in by_name[0].items() if name.startswith("SSL_")}
 
 
-def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, Image]) -> None:
+def test_the_handshakes_of_a_stripped_copy_are_planned_so(program: Path, images: tuple[Image, Image]) -> None:
     named, unnamed = (plan_handshake(image) for image in images)
     found = ({Phase.PRIVATE_KEY, Phase.KEY_EXCHANGE}, {Phase.PEER_VERIFICATION})
     keys, checks = ([[call for call in plan.calls if call.phase in of] for plan in (named, unnamed)] for of in found)
@@ -106,8 +110,26 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(images: tuple[Image, I
     assert reads[1] == reads[0]
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
-    always = {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init"}
-    assert unnamed.labels.keys() == always | ({"server_name"} if images[0].function("SSL_get_servername") else set())
+    always = {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init", "server_name"}
+    always |= {"verify_mode", "peer_certificate", "peer_digest"}
+    assert unnamed.labels.keys() == always | (set() if program.name == "aws-lc" else SENT)
+    assert unnamed.signs == named.signs
+    symbol = build.symbols(program)
+    signs = {name: each.address for name, each in symbol.items() if re.match(r"_ZN4bssl\d+ssl_private_key_signE", name)}
+    (signing,) = (address for name, address in signs.items() if not re.search(MISSED, name))
+    assert unnamed.signs
+    assert signing <= unnamed.signs.address < signing + 64
+
+
+def test_the_name_is_stored_where_it_is_returned_from(program: Path, images: tuple[Image, Image]) -> None:
+    """Where a program has the function that returns it, both lead to the same place."""
+    named = images[0]
+    offsets = boringssl_offsets(named)
+    assert offsets
+    labels = Labels(named, errors_of(named), offsets["boringssl"])
+    returns = named.function("SSL_get_servername") is not None
+    assert returns == (program.name == NETTY)
+    assert labels.server_name()["server_name"].offsets == (offsets["boringssl"], labels.name_stored())
 
 
 def test_functions_that_are_phases_are_those_that_symbols_name(program: Path, images: tuple[Image, Image]) -> None:

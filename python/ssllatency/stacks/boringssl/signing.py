@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The function of BoringSSL and AWS-LC that signs for a handshake, and the way from it to the certificates that are sent.
+
+ssl_private_key_sign is called with the handshake, and fifth with the algorithm's code point, which it passes on to the key's
+method of the application's, if it has one. Once a handshake is over nothing of it is kept: which certificate was chosen and by
+which algorithm its key has signed is only seen where that function is called. The key lies in the structure in which the
+certificates lie; what is added to a message of TLS 1.3 shows them there. AWS-LC, which has an array of such structures, doesn't
+show which one it has chosen, and so has no such way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from ssllatency.code.evaluate import followed_in, returned
+from ssllatency.code.evaluation import Evaluation
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.values import Assumptions, FieldPath, LoadedField, OutgoingCall, SymbolicAddress, Value
+from ssllatency.elf.image import Function, Image, Range
+from ssllatency.stacks.boringssl.raised_errors import RaisedErrors
+from ssllatency.stacks.found_functions import FOUND
+
+_FILE, _KEY_OPERATION_FAILED = "ssl_privkey", 287  # SSL_R_PRIVATE_KEY_OPERATION_FAILED of openssl/ssl.h
+_SENDING_FILE = "tls13_both"
+_NAME = "ssl_private_key_sign"
+_HANDSHAKE = SymbolicAddress("argument", 0)
+_ALGORITHM = LoadedField((1 << 20,))  # of which it can be told whether it is passed on
+_FIFTH, _POINTER = 4, 8
+_LONGEST_GETTER = 64
+_MAX_OFFSET = 1 << 16
+_LONGEST_WAY = 4
+
+
+def key_functions(errors: RaisedErrors) -> tuple[Range, Range]:
+    """The functions that sign and decrypt for a handshake: the two that raise the error of a private key, in the order of its
+    lines. Unplannable where there aren't two."""
+    using = [function for function, raised in errors.of(_FILE).items() if _KEY_OPERATION_FAILED in raised]
+    using.sort(key=lambda function: min(errors.lines(function, _KEY_OPERATION_FAILED), default=0))
+    if len(using) != 2:
+        raise Unplannable(f"{len(using) or 'no'} functions raise an error of a private key, where two are expected")
+    return using[0], using[1]
+
+
+def signing_function(image: Image, errors: RaisedErrors) -> Function:
+    """The function that signs. Unplannable where it isn't seen to pass its fifth argument on as the algorithm."""
+    signs, _ = key_functions(errors)
+    method = _method(image, errors)
+    pointers = {field.path for field in _follow(image, signs).fields if len(field.path) == 1 and field.size == _POINTER}
+    others = pointers - {(0,), method[:1]}  # those to hints, where it may look for what was signed before
+    calls = _follow(image, signs, {"r8": _ALGORITHM}, dict.fromkeys(others, 0)).calls
+    passed = {call.arguments[_FIFTH] for call in calls if call.target == LoadedField((*method, 0))}
+    if passed != {LoadedField(_ALGORITHM.path, 2)}:
+        raise Unplannable("the function that signs isn't seen to pass the algorithm on")
+    return Function(_NAME, signs[0], signs[1] - signs[0], FOUND)
+
+
+def certificate_paths(image: Image, errors: RaisedErrors) -> dict[str, FieldPath]:
+    """The way from the handshake to the array of certificates that are sent, "sent_certificates", and from there to the address
+    and the length of the first, "first_certificate". Unplannable where it isn't clear."""
+    keeper = _method(image, errors)[:-1]
+    found = {paths for function in errors.of(_SENDING_FILE) for paths in _sent(image, function, keeper)}
+    if len(found) != 1:
+        raise Unplannable(f"{len(found) or 'no'} ways lead to the certificates that are sent, where one is expected")
+    array, first = found.pop()
+    if len(array) > _LONGEST_WAY or not all(0 <= offset < _MAX_OFFSET for offset in (*array, *first)):
+        raise Unplannable("the way to the certificates that are sent is too long")
+    return {"sent_certificates": FieldPath(array, _POINTER), "first_certificate": FieldPath(first, 0)}
+
+
+def _method(image: Image, errors: RaisedErrors) -> tuple[int, ...]:
+    """The path from the handshake to the key's method, as the function that decrypts calls it."""
+    _, decrypts = key_functions(errors)
+    targets = (call.target for call in _follow(image, decrypts).calls)
+    methods = {target.path[:-1] for target in targets if isinstance(target, LoadedField)}
+    if len(methods) != 1 or len(path := methods.pop()) < 2:
+        raise Unplannable("the function that decrypts doesn't show where the key's method is")
+    return path
+
+
+def _sent(image: Image, function: Range, keeper: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The ways of certificate_paths() in a function that takes members of a stack which lies beside the key, and hands the
+    bytes of each on."""
+    calls = _follow(image, function).calls
+    for call in calls:
+        stack, number = call.arguments[:2]
+        if not isinstance(stack, LoadedField) or not isinstance(number, int) or stack.path[:-1] != keeper:
+            continue
+        for members in _member_of(image, call):
+            getters = _passed_on(image, function, call)
+            offsets = {offset for target in getters for offset in _getter_of(image, target)}
+            bytes_at, lengths_at = min(offsets, default=0), max(offsets, default=0)
+            if len(offsets) == 2 and lengths_at == bytes_at + _POINTER:
+                yield (*stack.path, members), (0, bytes_at)
+
+
+def _member_of(image: Image, call: OutgoingCall) -> set[int]:
+    """The offset in a stack of its array, where the function that is called returns the member of that number, or NULL."""
+    if not isinstance(call.target, int) or not _is_getter(image, call.target):
+        return set()
+    results = set(returned(image, call.target, rdi=_HANDSHAKE, rsi=0)) - {0}
+    return {
+        field.path[0]
+        for field in results
+        if len(results) == 1 and isinstance(field, LoadedField) and field.is_pointer and field.path[1:] == (0,)
+    }
+
+
+def _passed_on(image: Image, function: Range, call: OutgoingCall) -> set[int]:
+    """The small functions that are called with the member which that call has returned."""
+    assert isinstance(call.target, int)
+    member = LoadedField((2 << 20,))
+    calls = _follow(image, function, results={call.target: member}).calls
+    return {each.target for each in calls if isinstance(each.target, int) and each.arguments[0] == member}
+
+
+def _getter_of(image: Image, target: int) -> set[int]:
+    """The offset of the word that a small function returns of what it is called with."""
+    values = returned(image, target, rdi=_HANDSHAKE) if _is_getter(image, target) else []
+    return {value.path[0] for value in values if len(values) == 1 and isinstance(value, LoadedField) and len(value.path) == 1}
+
+
+def _is_getter(image: Image, target: int) -> bool:
+    bounds = image.function_bounds(target)
+    return bounds is not None and bounds[0] == target and bounds[1] - bounds[0] <= _LONGEST_GETTER
+
+
+def _follow(
+    image: Image,
+    function: Range,
+    arguments: dict[str, Value] | None = None,
+    fields: dict[tuple[int, ...], Value] | None = None,
+    results: dict[int, Value] | None = None,
+) -> Evaluation:
+    case = Assumptions({"rdi": _HANDSHAKE, **(arguments or {})}, fields or {}, results=results or {})
+    return followed_in(image, function[0], case)
+
+
+def getters_of_count(image: Image, targets: Collection[int]) -> set[int]:
+    """Those of the functions that return the first word of what they are called with, or 0 for NULL: how many members a stack
+    has."""
+    return {
+        target
+        for target in targets
+        if _is_getter(image, target) and set(returned(image, target, rdi=_HANDSHAKE)) - {0} == {LoadedField((0,))}
+    }
