@@ -233,10 +233,21 @@ def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> N
             unknown_ca(port)
     assert file["deleted"]
     assert count(trace.document, "ECDSA_sign") == 2 * TIMES + 1
+    assert_signed(shakes, 2 * TIMES)
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
     assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
     assert_books(shakes)
+
+
+def assert_signed(shakes: Shakes, full: int) -> None:
+    """So many successful handshakes were full, each with a signature by the server's key and its certificate."""
+    signed = [single for single in shakes.ended("success") if single["labels"]["resumed"] == "no"]
+    assert labels_of(signed, "signature", "client_certificate") == full * [("ecdsa_secp256r1_sha256", "not asked")]
+    served = shakes.document["handshakes"]["certificates"]  # by the name that was asked for
+    assert {one["certificate"]["key"] for one in served} == {"ECDSA P-256"}
+    assert sum(one["count"] - one["unsuccessful"] for one in served) == full
+    assert shakes.document["handshakes"]["certificates_untold"] == 0
 
 
 def shake(
@@ -278,6 +289,7 @@ def test_the_stripped_boringssl_of_grpc_is_counted(certificates: Path) -> None:
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["tlsv1 alert unknown ca"]
     assert labels_of(shakes.ended("success"), "version", "cipher", "resumed", "alpn", "sni") == negotiated
     assert labels_of(shakes.ended("failure"), "sni") == [("grpc.example",)]
+    assert_signed(shakes, 2 * TIMES)
     assert_books(shakes)
 
 
@@ -302,6 +314,7 @@ def test_the_stripped_boringssl_of_conscrypt_is_counted(certificates: Path) -> N
     assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
     assert [cause["reason"] for cause in shakes.document["handshakes"]["causes"]] == ["tlsv1 alert unknown ca"]
     assert labels_of(shakes.ended("success"), "version", "cipher", "resumed") == negotiated
+    assert_signed(shakes, 2 * TIMES)
     assert_books(shakes)
 
 

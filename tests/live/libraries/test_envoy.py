@@ -56,6 +56,11 @@ def test_envoys_own_statistics(certificates: Path, tmp_path: Path) -> None:
     assert failed == dict.fromkeys(FAILING.values(), 1)
     signed = [single for single in shakes.ended("success") if "private_key" in single["parts_ns"]]
     assert len(signed) == told["handshake"] - told["session_reused"]
+    assert labels_of(signed, "signature", "client_certificate") == len(signed) * [("rsa_pss_rsae_sha256", "not asked")]
+    [certificate] = shakes.document["handshakes"]["certificates"]
+    assert certificate["certificate"]["key"] == "RSA-2048"
+    assert certificate["count"] - certificate["unsuccessful"] == len(signed)
+    assert shakes.document["handshakes"]["certificates_untold"] == 0
     agreed = [single for single in shakes.ended("success") if "key_exchange" in single["parts_ns"]]
     assert agreed == signed  # of those that were resumed all are of TLS 1.2
     assert not any("peer_verification" in single["parts_ns"] for single in shakes.singles)
