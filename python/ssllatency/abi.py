@@ -148,8 +148,8 @@ class Flag(IntEnum):
     RETRY = 8388608
     AWAITS_ANSWER = 16777216
     GOROUTINE = 33554432
-    PEER = 67108864
-    CHOSEN = 536870912
+    CHOSEN = 67108864
+    PEER = 134217728
 
 
 class FollowLimits(IntEnum):
