@@ -606,6 +606,7 @@ struct ssll_handshake_counters {
 	__u64 bounded;           /* handshakes of which a wait's split is a bound */
 	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */
 	__u64 watches_reads_ns;  /* written by user space: since when it is told what threads read; 0: it isn't */
+	__u64 watches_transfers; /* written by user space: 1 where it is told what receives and sends return */
 	__u64 without_socket;    /* handshakes of servers of which no socket is known */
 	__u64 ahead_since_ns;    /* since when the next is the least distance from the scheduler's clock to this one, */
 	__u64 ahead_ns;          /* which is a little more where the thread had run for a little, */
@@ -643,7 +644,7 @@ _Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
 _Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
 _Static_assert(sizeof(struct ssll_served_key) == 16, "served key");
 _Static_assert(sizeof(struct ssll_served) == 32, "served");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 208, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 216, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

@@ -128,6 +128,21 @@ int at_segment(struct bpf_raw_tracepoint_args *ctx)
 	return note_segment(ctx->args[0], (const struct sk_buff *)ctx->args[1]);
 }
 
+/* These two since Linux 6.3. */
+SEC("raw_tracepoint/sock_recv_length")
+int at_receive(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_transfer(ctx->args[0], ctx->args[1], SSLL_PART_WAIT_PEER);
+}
+
+SEC("raw_tracepoint/sock_send_length")
+int at_send(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_transfer(ctx->args[0], ctx->args[1], SSLL_PART_WAIT_WINDOW);
+}
+
 SEC("raw_tracepoint/tcp_rcv_space_adjust")
 int at_read(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -863,6 +863,7 @@ class HandshakeCounters(ctypes.Structure):
         ("bounded", ctypes.c_uint64),
         ("watches_arrivals", ctypes.c_uint64),
         ("watches_reads_ns", ctypes.c_uint64),
+        ("watches_transfers", ctypes.c_uint64),
         ("without_socket", ctypes.c_uint64),
         ("ahead_since_ns", ctypes.c_uint64),
         ("ahead_ns", ctypes.c_uint64),
@@ -873,7 +874,7 @@ class HandshakeCounters(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 208
+assert ctypes.sizeof(HandshakeCounters) == 216
 
 
 class HandshakeKey(ctypes.Structure):

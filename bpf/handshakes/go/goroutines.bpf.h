@@ -9,32 +9,9 @@
 #define HANDSHAKES_GOROUTINES_BPF_H
 
 #include "calls/go_programs.bpf.h"
-#include "handshakes/ending.bpf.h"
-#include "handshakes/go/callbacks.bpf.h"
 #include "handshakes/go/errors.bpf.h"
 #include "handshakes/go/keys.bpf.h"
-
-/* The record of the handshake that a frame is the call of: another may have its connection's address by now. */
-static __always_inline struct ssll_handshake *handshake_of(const struct ssll_frame *frame)
-{
-	struct ssll_handshake *handshake = find_handshake(frame->connection, this_process());
-
-	return handshake && handshake->began_ns == frame->began_ns ? handshake : NULL;
-}
-
-/* That of the innermost call of this goroutine; NULL where none of its calls runs. */
-static __always_inline struct ssll_handshake *goroutines_handshake(const struct pt_regs *ctx, __u64 *connection)
-{
-	struct ssll_goroutine_key key = goroutine_of(ctx);
-	struct ssll_goroutine *goroutine = bpf_map_lookup_elem(&goroutines, &key);
-	struct ssll_frame *frame;
-
-	if (!goroutine || !goroutine->count)
-		return NULL;
-	frame = frame_at(goroutine, goroutine->count - 1);
-	*connection = frame->connection;
-	return handshake_of(frame);
-}
+#include "handshakes/go/waits.bpf.h"
 
 /* Its handshake is forgotten. */
 static __always_inline void on_frame_gone(const struct ssll_frame *frame)
@@ -87,31 +64,9 @@ static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
 	handshake->flags |= SSLL_FLAG_GOROUTINE;
 	handshake->calls = handshake->depth = 1;
 	handshake->watch = watch_below();
-	begin_go_away(ctx, library, lookup_or_init_thread(), frame->began_ns); /* whose clocks are kept from now on */
+	begin_go_away(key.goroutine, library, lookup_or_init_thread(), frame->began_ns); /* whose clocks are kept from now on */
 	compare_own_clocks(frame->began_ns);
 	return begin_with_go_hello(handshake, connection);
-}
-
-/* The goroutine begins to wait, or the call is over. */
-static __always_inline void end_in_call(
-        const struct pt_regs *ctx, const struct ssll_library *library, struct ssll_handshake *handshake, __u64 now)
-{
-	if (!sees_phases(handshake))
-		handshake->flags |= SSLL_FLAG_UNPHASED;
-	end_go_away(ctx, library, handshake, now);
-	handshake->phase = 0;
-	handshake->outer_stack = 0;
-	judge_split(handshake);
-	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
-	handshake->since_ns = now;
-}
-
-/* Whether the goroutine itself was seen to wait for a socket. */
-static __always_inline bool has_waited(const struct ssll_handshake *handshake)
-{
-	return handshake->parts[SSLL_PART_WAIT_PEER] || handshake->parts[SSLL_PART_QUEUE_SERVER] ||
-	       handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] || handshake->parts[SSLL_PART_WAIT_WINDOW] ||
-	       handshake->parts[SSLL_PART_WAIT_UNKNOWN];
 }
 
 /* The call that makes a handshake has returned an error, or none. Returns how the handshake has ended, as handshake_end's word.
@@ -124,7 +79,7 @@ __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connec
 	if (!handshake || !library)
 		return 0;
 	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
-	if (go_socket_of(connection, library) != connection && !has_waited(handshake))
+	if (!holds_go_socket(connection, library) && !has_waited(handshake))
 		handshake->flags |= SSLL_FLAG_SLEPT;
 	read_go_server(connection, library, &how.server);
 	if (itab) {
@@ -154,96 +109,11 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	library = handshake ? library_of(handshake->library) : NULL;
 	if (!handshake || !library)
 		return 0;
-	end_in_call(ctx, library, handshake, now);
+	if (handshake->waiting) /* for what never came, as its deadline has passed */
+		end_go_wait(handshake, frame.connection, key.goroutine, now);
+	end_in_call(key.goroutine, library, handshake, now);
 	end = end_go_handshake(handshake, frame.connection, go_result(ctx, 0), go_result(ctx, 1));
 	return end ? finish_handshake(handshake, frame.connection, end, now) : 0;
-}
-
-enum {
-	GO_WAIT_TO_READ = 'r', /* the mode of a wait for a socket */
-};
-
-/*
- * The part that a wait of the goroutine counts in: none where it waits for something else than the connection's socket. Where
- * the socket is within something else, that may as well wait for another one of its own.
- */
-static __always_inline __u8 part_of_go_wait(const struct pt_regs *ctx, __u64 connection, const struct ssll_library *library)
-{
-	__u64 polled = 0, socket = go_socket_of(connection, library);
-
-	if (!socket || !read_place(socket, library, SSLL_PLACE_OF_POLLED, &polled))
-		return SSLL_PART_WAIT_UNKNOWN;
-	if (polled != REGISTER(ctx, GO_FIRST_ARGUMENT))
-		return socket == connection ? 0 : SSLL_PART_WAIT_UNKNOWN;
-	return (__u8)go_result(ctx, 1) == GO_WAIT_TO_READ ? SSLL_PART_WAIT_PEER : SSLL_PART_WAIT_WINDOW;
-}
-
-/* No thread in particular is expected to come for what arrives. */
-static __always_inline void await_go_arrival(struct ssll_handshake *handshake, __u64 connection, __u64 now)
-{
-	struct ssll_arrival *arrival;
-
-	find_socket_again(handshake, connection);
-	await_arrival(handshake, connection, now);
-	arrival = arrival_of(handshake);
-	if (!arrival)
-		return;
-	arrival->task = arrival->tid = 0;
-	arrival->clocks.tid = 0;
-}
-
-/* The goroutine parks until its socket is ready. */
-static __always_inline int begin_go_wait(const struct pt_regs *ctx)
-{
-	__u64 now = bpf_ktime_get_ns(), connection = 0;
-	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
-	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
-	__u8 part;
-
-	if (!handshake || !library)
-		return 0;
-	drop_unseen_phase(handshake);
-	if (handshake->phase) /* for something else than the connection, as a signer's device: what it takes is the phase's */
-		return 0;
-	part = part_of_go_wait(ctx, connection, library);
-	if (!part)
-		return 0;
-	end_in_call(ctx, library, handshake, now);
-	handshake->waiting = part;
-	if (part == SSLL_PART_WAIT_PEER)
-		await_go_arrival(handshake, connection, now);
-	return 0;
-}
-
-/* The thread that runs is one that handshakes come to at a server's port. A client's port is of one connection. */
-__noinline int keep_go_worker(struct ssll_handshake *handshake, __u64 connection, __u64 now)
-{
-	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
-	bool server = false;
-
-	if (!handshake || !library || !handshake->socket)
-		return 0;
-	if (read_go_server(connection, library, &server) && server)
-		keep_worker(port_of((struct sock *)handshake->socket), now);
-	return 0;
-}
-
-/* It runs again. */
-static __always_inline int end_go_wait(const struct pt_regs *ctx)
-{
-	__u64 now = bpf_ktime_get_ns(), connection = 0;
-	struct ssll_handshake *handshake = goroutines_handshake(ctx, &connection);
-	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
-
-	if (!handshake || !library || !handshake->waiting)
-		return 0;
-	begin_go_away(ctx, library, lookup_or_init_thread(), now);
-	compare_own_clocks(now);
-	end_wait(handshake, connection, now);
-	keep_go_worker(handshake, connection, now);
-	handshake->since_ns = now;
-	handshake->watch = watch_below();
-	return 0;
 }
 
 /* Whether the function that opens tickets is called without one: it's called in any handshake before TLS 1.3. */
@@ -298,7 +168,7 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 	__u64 connection = 0, depth;
 
 	if (is_transport(part))
-		return begin_go_wait(ctx);
+		return begin_park(ctx);
 	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || branches_away(ctx, cookie) || opens_nothing(ctx, part))
 		return 0;
@@ -307,6 +177,8 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 		return 0;
 	if (handshake->phase != SSLL_PART_CALLBACKS) /* which may sign something else, as a certificate */
 		note_go_key(ctx, handshake, cookie);
+	if (handshake->waiting)
+		end_go_wait(handshake, connection, key.goroutine, bpf_ktime_get_ns());
 	depth = stack_depth(ctx, &key);
 	if (depth && (!is_windowed(part) || sees_phases(handshake)))
 		open_go_phase(handshake, part, depth, bpf_ktime_get_ns());
@@ -321,7 +193,7 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 	__u64 now = bpf_ktime_get_ns(), connection = 0;
 
 	if (is_transport(part))
-		return end_go_wait(ctx);
+		return end_park(ctx);
 	handshake = goroutines_handshake(ctx, &connection);
 	if (!handshake || handshake->phase != part || handshake->phase_stack != stack_depth(ctx, &key))
 		return 0;

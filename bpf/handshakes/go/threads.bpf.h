@@ -63,12 +63,12 @@ static __always_inline bool is_same_turn(const struct ssll_turn *before, const s
 /* The handshake's goroutine goes on: at its start, or after a wait. Within a call of C nothing is kept, as the thread's border
  * is that call's. */
 static __always_inline void begin_go_away(
-        const struct pt_regs *ctx, const struct ssll_library *library, struct ssll_thread *thread, __u64 now)
+        __u64 goroutine, const struct ssll_library *library, struct ssll_thread *thread, __u64 now)
 {
 	if (!thread || thread->ssl)
 		return;
 	begin_away(thread, now);
-	read_turn(&thread->turn, REGISTER(ctx, GOROUTINE), library);
+	read_turn(&thread->turn, goroutine, library);
 }
 
 static __always_inline void begin_go_phase_away(__u64 now)
@@ -89,13 +89,13 @@ static __always_inline void end_go_phase_away(__u64 now)
 
 /* It begins to wait, or is over. Where the thread's border is another one, something else began on it meanwhile. */
 static __always_inline void end_go_away(
-        const struct pt_regs *ctx, const struct ssll_library *library, struct ssll_handshake *handshake, __u64 now)
+        __u64 goroutine, const struct ssll_library *library, struct ssll_handshake *handshake, __u64 now)
 {
 	struct ssll_thread *thread = find_thread();
 	struct ssll_turn turn = {};
 
 	if (thread && !thread->ssl && thread->call.at_ns == handshake->since_ns) {
-		read_turn(&turn, REGISTER(ctx, GOROUTINE), library);
+		read_turn(&turn, goroutine, library);
 		if (is_same_turn(&thread->turn, &turn)) {
 			add_away(handshake, thread, now);
 			return;

@@ -18,6 +18,9 @@ from ssllatency.host import kernel
 # Since Linux 6.13 (commit a76ab5731e32) on x86-64, since 6.17 on aarch64.
 _PRIVATE_STACKS_SINCE = {"x86_64": (6, 13), "aarch64": (6, 17)}
 _NEVER_IN_THE_KERNEL = ("none", "voluntary")  # preemption models that let a thread in the kernel run on
+# Since then tracepoints no longer keep their programs from being preempted, but the kernel still runs none of them twice on a
+# processor: it leaves out those of other threads meanwhile.
+_TRACEPOINTS_SINCE = (7, 0)
 # Since Linux 7.0 (commit 7dadeaa6e851) x86-64 and aarch64 have no others, and pass over another on the command line.
 _ONLY_MODELS_SINCE, _ONLY_MODELS = (7, 0), "full|lazy"
 
@@ -26,6 +29,11 @@ def gives_private_stacks(machine: str, version: tuple[int, ...]) -> bool:
     """Whether the JIT of this kernel gives uprobe programs private stacks."""
     since = _PRIVATE_STACKS_SINCE.get(machine)
     return since is not None and version[:2] >= since
+
+
+def loses_tracepoints(version: tuple[int, ...]) -> bool:
+    """Whether the kernel may leave out a program at a tracepoint of a thread's own system call."""
+    return version[:2] >= _TRACEPOINTS_SINCE
 
 
 def preemption_model(root: Path, release: str, build: str) -> str:

@@ -16,7 +16,7 @@ from ssllatency.engines.doctor import OLDEST_KERNEL
 
 # enum bpf_func_id: helpers are numbered in the order in which they came. The last one of each Linux.
 _LAST_HELPER = {(5, 15): 175}  # bpf_task_pt_regs
-_GET_ATTACH_COOKIE = 174
+_TASK_PT_REGS = 175
 _CALL, _LOAD_WIDE = 0x85, 0x18  # BPF_JMP|BPF_CALL; BPF_LD|BPF_IMM|BPF_DW, which takes two slots
 
 
@@ -50,4 +50,4 @@ def test_every_helper_is_in_the_oldest_kernel(name: str) -> None:
 
 
 def test_the_newest_helper_is_what_makes_it_the_oldest() -> None:
-    assert max(number for name in trial.OBJECTS for number in helpers(name)) == _GET_ATTACH_COOKIE
+    assert max(number for name in trial.OBJECTS for number in helpers(name)) == _TASK_PT_REGS

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.host.preemption import gives_private_stacks, is_preemptible, preemption_model
+from ssllatency.host.preemption import gives_private_stacks, is_preemptible, loses_tracepoints, preemption_model
 
 DYNAMIC = "#1 SMP PREEMPT_DYNAMIC Debian 7.3.4-1"
+
+
+def test_tracepoints_are_preemptible_since_linux_7() -> None:
+    assert [loses_tracepoints(version) for version in ((6, 19, 9), (7, 0, 0), (7, 3, 4))] == [False, True, True]
 
 
 def write(root: Path, name: str, content: bytes) -> None:

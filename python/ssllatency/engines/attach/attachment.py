@@ -164,8 +164,8 @@ class Attachment:
         programs = self._adjust()
         self.object.load()
         if self.processes.meter:
-            self.processes.meter.add(self.object, programs, self._choice.tracepoints)
-        self._loaded = Loaded(self.object, [*programs, *self._choice.tracepoints])
+            self.processes.meter.add(self.object, programs, self._choice.tracepoints_at_once)
+        self._loaded = Loaded(self.object, [*programs, *self._choice.tracepoints_at_once])
         self._describe(0, self.images, attached=False)
         if not self.following and not self._beside and (self._filtered or self._companions):
             self._loaded.add_targets(sorted({pid for image in self.request.images for pid in image.pids}))
@@ -394,7 +394,7 @@ class Attachment:
         return self._probes.site_in(self.images[number].file)
 
     def attach_tracepoint(self, program: str) -> None:
-        """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
+        """Attaches a program of a BpfObject to the raw tracepoint that its section names. OSError where the kernel has none."""
         assert isinstance(self.object, BpfObject)
         self._probes.add_link(self.object.attach_by_section(program))
 

@@ -14,10 +14,12 @@ from ssllatency.engines.bpf.loadable import Loadable
 # Programs for what few files need. The verifier takes some 10 ms over each, of a processor that a busy server has no use of.
 _RETURNS, _GO, _SIGNING = "return probes", "Go", "signing"
 _OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_certificate")
+TRACEPOINTS_OF_GO = ("at_receive", "at_send")
 _GROUPS = {
     **dict.fromkeys((STANDARD.at_return, STANDARD.both), _RETURNS),
     "at_signing": _SIGNING,
     **dict.fromkeys((STANDARD.go_entry, STANDARD.go_exit, STANDARD.go_leaving, *_OF_GO_HANDSHAKES), _GO),
+    **dict.fromkeys(TRACEPOINTS_OF_GO, _GO),
 }
 
 
@@ -28,6 +30,11 @@ class ProgramChoice:
     functions: Programs = STANDARD
     more: Sequence[str] = ()
     tracepoints: Sequence[str] = ()
+
+    @property
+    def tracepoints_at_once(self) -> list[str]:
+        """Those that are loaded with the object, not when the first link asks for one."""
+        return [name for name in self.tracepoints if name not in _GROUPS]
 
     def choose(self, opened: Loadable, method: kernel.Method, images: Sequence[TracedImage], *, later: bool) -> list[str]:
         """Has those loaded that these images need, `later`: and any that come; some of them when the first link asks for one.

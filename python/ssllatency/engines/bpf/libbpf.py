@@ -389,9 +389,11 @@ class BpfObject:
         return tuple(self._late)
 
     def attach_by_section(self, name: str) -> LibbpfLink:
-        """A program attached to what its section names, as a raw tracepoint. OSError where the kernel refuses."""
+        """A program attached to what its section names, as a raw tracepoint. OSError where the kernel refuses; SsllatencyError
+        where it refuses to load the group of the program."""
+        self.program_fd(name)
         ctypes.set_errno(0)
-        link = self._library.bpf_program__attach(self._program(name))
+        link = self._library.bpf_program__attach(self._late.get(name) or self._program(name))
         if not link:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return LibbpfLink(link)

@@ -58,9 +58,9 @@ class CostMeter:
         self._tables.append(HitTable(loaded))
         self._run_time.add(*([loaded.program_fd(name) for name in names] for names in (programs, elsewhere)))
 
-    def add_programs(self, loaded: Loadable, programs: Sequence[str]) -> None:
-        """Takes in further programs at probes of an object that was taken in."""
-        self._run_time.add([loaded.program_fd(name) for name in programs])
+    def add_programs(self, loaded: Loadable, programs: Sequence[str], elsewhere: Sequence[str] = ()) -> None:
+        """Takes in further programs of an object that was taken in: at probes, and those that run elsewhere."""
+        self._run_time.add(*([loaded.program_fd(name) for name in names] for names in (programs, elsewhere)))
 
     def leave_out(self, loaded: Loadable, programs: Sequence[str]) -> None:
         """To be called before an object is freed that was taken in; what it has cost until then stays counted."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the object handshakes that tell when peers' bytes arrive, and whose sockets applications read themselves."""
+"""The programs of the object handshakes that tell when peers' bytes arrive, whose sockets applications read themselves, and
+when goroutines wait for sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ import time
 from contextlib import suppress
 
 from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.attach.program_choice import TRACEPOINTS_OF_GO
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.host.kernel import release
+from ssllatency.host.preemption import loses_tracepoints
 
 TRACEPOINTS = ("at_socket_state", "at_arrival", "at_segment", "at_read")
 # Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
@@ -18,12 +22,13 @@ _ENOUGH_WITHOUT_SOCKET = 3
 
 class Arrivals:
     """The tracing of sockets. `watched`: whether it is told when bytes arrive; without that the waits for peers are those
-    for peers or this server."""
+    for peers or this server. `sees_waits`: whether it is told when goroutines wait; without that their runtime has sites for
+    it."""
 
     def __init__(self, attachment: Attachment) -> None:
-        self.watched = False
+        self.watched = self.sees_waits = False
         self._attachment = attachment
-        self._reads_tried = False
+        self._reads_tried = self._waits_tried = False
 
     def make_room(self, loaded: Loadable, in_flight: int) -> None:
         """To be called before the object is loaded: for so many handshakes in flight."""
@@ -40,6 +45,18 @@ class Arrivals:
                 self._attachment.attach_tracepoint("at_segment")
             self.watched = True
             self._counters.watches_arrivals = 1
+
+    def watch_waits(self) -> None:
+        """Traces what receives and sends return; to be called once there is a Go program. Each one counts, so not on kernels
+        that may leave one out."""
+        if self._waits_tried or loses_tracepoints(release()):
+            return
+        self._waits_tried = True
+        with suppress(OSError):  # before Linux 6.3
+            for program in TRACEPOINTS_OF_GO:
+                self._attachment.attach_tracepoint(program)
+            self.sees_waits = True
+            self._counters.watches_transfers = 1
 
     def poll(self) -> None:
         """Traces what threads read, once a few handshakes were without a socket that is known: their servers read it

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from ssllatency import abi
@@ -211,13 +211,24 @@ def _offers_of(image: TracedImage) -> Mapping[str, Offer]:
     return stack_named(image.plan.stack).offers
 
 
+@dataclass(frozen=True)
+class Transports:
+    """Whether reads and writes have sites: those of C's libraries, and the waits of `goroutines`."""
+
+    watched: bool = False
+    goroutines: bool = True
+
+    def of(self, image: TracedImage) -> Sequence[PhaseCall]:
+        """Those of the image."""
+        return image.plan.handshake.transport if (self.goroutines if is_go(image) else self.watched) else ()
+
+
 def sites_by_program(
-    first: int, images: Sequence[TracedImage], *, transport: bool, raised: bool, software: bool
+    first: int, images: Sequence[TracedImage], transports: Transports, *, raised: bool, software: bool
 ) -> dict[str, list[Sites]]:
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
-    `first`. `transport`: those of reads and writes as well; `raised`, `software`: raised_sites() and software_sites() as
-    well."""
-    phases = [_always_set(image, transport=transport) for image in images]
+    `first`. `raised`, `software`: raised_sites() and software_sites() as well."""
+    phases = [_always_set(image, transports) for image in images]
     phases_of = {go: _of_stack(images, phases, go=go) for go in (False, True)}
     machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
     wakes = [image.plan.handshake.wake for image in images]
@@ -247,10 +258,9 @@ def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
     return error_sites(error for error in sites.errors if raised or error.kind is not ErrorKind.RAISE)
 
 
-def _always_set(image: TracedImage, *, transport: bool) -> tuple[Sites, Sites]:
-    offers, sites = _offers_of(image), image.plan.handshake
-    watches_transport = transport or is_go(image)  # a goroutine sleeps in its calls
-    return phase_sites((*always_watched(sites.calls, offers), *(sites.transport if watches_transport else ())), offers)
+def _always_set(image: TracedImage, transports: Transports) -> tuple[Sites, Sites]:
+    offers = _offers_of(image)
+    return phase_sites((*always_watched(image.plan.handshake.calls, offers), *transports.of(image)), offers)
 
 
 def shows_certificates(plan: FilePlan) -> bool:

@@ -17,6 +17,7 @@ from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.probing import Programs
+from ssllatency.engines.attach.program_choice import TRACEPOINTS_OF_GO
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.goroutines import Goroutines
@@ -30,6 +31,7 @@ from ssllatency.engines.sessions import arrivals
 from ssllatency.engines.sessions.handshake_counts import Counts, make_room
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
+    Transports,
     phase_sites,
     places_of,
     raised_sites,
@@ -78,6 +80,10 @@ def _more_of_go(request: HandshakeRequest) -> tuple[str, ...]:
     return _MORE_OF_GO if request.base.follow is not None or any(map(is_go, request.base.images)) else ()
 
 
+def _tracepoints(request: HandshakeRequest) -> tuple[str, ...]:
+    return (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(TRACEPOINTS_OF_GO if _more_of_go(request) else ()))
+
+
 class HandshakeSession:
     """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
 
@@ -89,9 +95,7 @@ class HandshakeSession:
         self._images = list(request.base.images)
         base = replace(request.base, images=tuple(watched(self._images, self._images)))
         more = (*_MORE, *_more_of_go(request))
-        self.attachment = Attachment(
-            base, "handshakes", _PROGRAMS, more, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
-        )
+        self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=_tracepoints(request), beside=beside)
         self._opened = ExitStack()
         self._watches_offload = False
         self._watches_transport = request.blocking
@@ -191,13 +195,10 @@ class HandshakeSession:
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is
         `first`."""
-        return sites_by_program(
-            first,
-            images,
-            transport=self._watches_transport,
-            raised=self._watches_raised,
-            software=self._watches_offload,
-        )
+        if any(map(is_go, images)):
+            self._arrivals.watch_waits()
+        transport = Transports(self._watches_transport, goroutines=not self._arrivals.sees_waits)
+        return sites_by_program(first, images, transport, raised=self._watches_raised, software=self._watches_offload)
 
     def _watch_offload(self) -> None:
         """Watches what only matters where work may be offloaded: what is done in software all the same, which is a hit in each

@@ -20,7 +20,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.names import cause, key_name
-from ssllatency.engines.sessions.handshake_sites import places_of, sites_by_program
+from ssllatency.engines.sessions.handshake_sites import Transports, places_of, sites_by_program
 from ssllatency.model.handshakes import LEFT, Cause, Label
 from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -118,7 +118,7 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     """Before Go 1.21 a call begins where the branch of the stack's check isn't taken."""
     image = program("1.18.10-amd64").image
     plan = replace(plan_image(image), handshake=plan_handshake(image))
-    sites = sites_by_program(0, [TracedImage(plan, plan.path, (1,))], transport=False, raised=False, software=False)
+    sites = sites_by_program(0, [TracedImage(plan, plan.path, (1,))], Transports(), raised=False, software=False)
     assert sites["at_phase"] == sites["at_phase_end"] == [[]]
     [begins], bits = sites["at_go_phase"], abi.PhaseCookie
     *keys, wait = sorted((cookie for _, cookie in begins), key=lambda cookie: cookie & 15 == abi.Part.WAIT_PEER)
