@@ -87,16 +87,18 @@ static __always_inline bool is_go_type(__u32 hash, const struct ssll_library *li
 	return hash && hash == library->types[type];
 }
 
-/* Whether there is an interface at this address that holds one of Go's own sockets. */
+/* Whether it is the hash of the type of pointers to one of Go's own sockets. */
+static __always_inline bool is_go_socket(__u32 hash, const struct ssll_library *library)
+{
+	return is_go_type(hash, library, SSLL_GO_TYPE_TCP) || is_go_type(hash, library, SSLL_GO_TYPE_LOCAL);
+}
+
+/* Whether there is an interface at this address that holds one. */
 static __always_inline bool holds_go_socket(__u64 interface, const struct ssll_library *library)
 {
 	__u64 itab = 0;
-	__u32 hash;
 
-	if (bpf_probe_read_user(&itab, sizeof(itab), (void *)interface))
-		return false;
-	hash = go_type_hash(itab);
-	return is_go_type(hash, library, SSLL_GO_TYPE_TCP) || is_go_type(hash, library, SSLL_GO_TYPE_LOCAL);
+	return !bpf_probe_read_user(&itab, sizeof(itab), (void *)interface) && is_go_socket(go_type_hash(itab), library);
 }
 
 enum {
@@ -107,7 +109,8 @@ enum {
 	GO_POINTER = 22,
 	GO_STRUCT = 25,
 	GO_POINTED_TYPE = 48, /* in the type of a pointer */
-	GO_FIELDS = 56,       /* in the type of a struct */
+	GO_FIELDS = 56,       /* in the type of a struct: their address, and how many there are */
+	GO_FIELD_COUNT = 64,
 	GO_FIELD_TYPE = 8,
 };
 
@@ -128,36 +131,65 @@ static __always_inline __u64 go_pointer_at(__u64 address)
 	return pointer;
 }
 
-/* Whether what an interface at this address holds, or points to, is a struct whose first field is an interface. */
-static __always_inline bool holds_go_wrapper(__u64 interface)
-{
-	__u64 itab = go_pointer_at(interface), type = itab ? go_pointer_at(itab + GO_ITAB_TYPE) : 0;
+/* A struct around a connection, as the interface at an address holds it. */
+struct go_wrapper {
+	__u64 first;  /* the type of its first field; 0: it is none */
+	bool is_held; /* it is that one pointer, which the interface has in place of the struct's address */
+};
 
-	if (is_go_kind(type, GO_POINTER))
+static __always_inline struct go_wrapper go_wrapper_in(__u64 interface)
+{
+	__u64 itab = go_pointer_at(interface), type = itab ? go_pointer_at(itab + GO_ITAB_TYPE) : 0, fields;
+	bool is_pointed = is_go_kind(type, GO_POINTER);
+	struct go_wrapper wrapper = {};
+
+	if (is_pointed)
 		type = go_pointer_at(type + GO_POINTED_TYPE);
 	if (!is_go_kind(type, GO_STRUCT))
-		return false;
-	type = go_pointer_at(type + GO_FIELDS); /* 0 where it has none */
-	return type && is_go_kind(go_pointer_at(type + GO_FIELD_TYPE), GO_INTERFACE);
+		return wrapper;
+	fields = go_pointer_at(type + GO_FIELDS); /* 0 where it has none */
+	wrapper.first = fields ? go_pointer_at(fields + GO_FIELD_TYPE) : 0;
+	wrapper.is_held = !is_pointed && is_go_kind(wrapper.first, GO_POINTER) && go_pointer_at(type + GO_FIELD_COUNT) == 1;
+	return wrapper;
+}
+
+/* Whether values of the type are pointers to one of Go's own sockets. */
+static __always_inline bool is_go_socket_type(__u64 type, const struct ssll_library *library)
+{
+	__u32 hash = 0;
+
+	return type && !bpf_probe_read_user(&hash, sizeof(hash), (void *)(type + GO_TYPE_HASH)) && is_go_socket(hash, library);
 }
 
 /*
  * The address of the interface that holds the socket which the connection reads from: that of the connection itself, whose conn
  * comes first, or that of what another package has put around the socket, where it comes first as well, as an embedded
- * net.Conn does. 0 for none. Not inlined: its callers have no stack to spare. Nor static: verified once, whatever calls it.
+ * net.Conn does, or an embedded *net.TCPConn: there the address is that of an interface whose data this pointer would be. 0 for
+ * none. Not inlined: its callers have no stack to spare. Nor static: verified once, whatever calls it.
  */
 __noinline __u64 go_socket_of(__u64 connection, const struct ssll_library *library)
 {
+	struct go_wrapper wrapper;
+	bool is_socket;
+
 	if (!library)
 		return 0;
 #pragma unroll
 	for (__u32 i = 0; i <= GO_WRAPPERS; i++) {
 		if (holds_go_socket(connection, library))
 			return connection;
-		if (i == GO_WRAPPERS || !holds_go_wrapper(connection))
+		if (i == GO_WRAPPERS)
+			return 0;
+		wrapper = go_wrapper_in(connection);
+		is_socket = is_go_socket_type(wrapper.first, library);
+		if (is_socket && wrapper.is_held)
+			return connection;
+		if (!is_socket && !is_go_kind(wrapper.first, GO_INTERFACE))
 			return 0;
 		if (bpf_probe_read_user(&connection, sizeof(connection), (void *)(connection + GO_INTERFACE_DATA)))
 			return 0;
+		if (is_socket)
+			return connection - GO_INTERFACE_DATA;
 	}
 	return 0;
 }

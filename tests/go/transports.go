@@ -41,6 +41,48 @@ func neighbour(conn, idle net.Conn) net.Conn {
 	return &both[0]
 }
 
+// One of a listener's that only knows TCP: an interface holds the pointer itself in place of the struct's address.
+type embedding struct{ *net.TCPConn }
+
+// The same, of which an interface holds the address.
+type larger struct {
+	*net.TCPConn
+	number int
+}
+
+func embed(conn net.Conn) net.Conn {
+	return embedding{conn.(*net.TCPConn)}
+}
+
+// Objects of one word, of which the second is a connection's on which nothing happens.
+func embedBeside(conn, idle net.Conn) net.Conn {
+	return &(&[2]embedding{{conn.(*net.TCPConn)}, {idle.(*net.TCPConn)}})[0]
+}
+
+// Behind something else.
+type behind struct {
+	number int
+	*net.TCPConn
+}
+
+// It reads and writes another socket than the pointer that comes first.
+type secondEmbedding struct {
+	*net.TCPConn
+	used net.Conn
+}
+
+func (s *secondEmbedding) Read(data []byte) (int, error) {
+	return s.used.Read(data)
+}
+
+func (s *secondEmbedding) Write(data []byte) (int, error) {
+	return s.used.Write(data)
+}
+
+func secondOfTwoEmbedded(conn, idle net.Conn) net.Conn {
+	return &secondEmbedding{idle.(*net.TCPConn), conn}
+}
+
 // It reads and writes another socket than the one that comes first.
 type second struct {
 	net.Conn
@@ -130,14 +172,23 @@ func pairs(transport string) pair {
 		return net.Pipe
 	case "neighbour":
 		return besideIdle(neighbour)
+	case "embedded-beside":
+		return besideIdle(embedBeside)
+	case "second-of-two-embedded":
+		return besideIdle(secondOfTwoEmbedded)
 	case "second-of-two":
 		return besideIdle(secondOfTwo)
 	}
 	wraps := map[string]func(net.Conn) net.Conn{
-		"wrapped":       func(conn net.Conn) net.Conn { return wrapped{conn} },
-		"wrapped-twice": func(conn net.Conn) net.Conn { return &wrapped{wrapped{conn}} },
-		"hidden":        func(conn net.Conn) net.Conn { return &hidden{1, conn} },
-		"pumped":        pump,
+		"wrapped":          func(conn net.Conn) net.Conn { return wrapped{conn} },
+		"wrapped-twice":    func(conn net.Conn) net.Conn { return &wrapped{wrapped{conn}} },
+		"hidden":           func(conn net.Conn) net.Conn { return &hidden{1, conn} },
+		"pumped":           pump,
+		"embedded":         embed,
+		"larger":           func(conn net.Conn) net.Conn { return larger{conn.(*net.TCPConn), 1} },
+		"pointed":          func(conn net.Conn) net.Conn { return &larger{conn.(*net.TCPConn), 1} },
+		"wrapped-embedded": func(conn net.Conn) net.Conn { return &wrapped{embed(conn)} },
+		"behind":           func(conn net.Conn) net.Conn { return &behind{1, conn.(*net.TCPConn)} },
 	}
 	wrap := wraps[transport]
 	if wrap == nil {

@@ -24,6 +24,8 @@ OWN_WORK = {"private_key", "key_exchange", "peer_verification", "session_lookup"
 ROOM = 49_152  # goroutines with a call that runs, of one process
 SILENT = 50_000
 FEW = "80"
+EMBEDDED = ("embedded", "larger", "pointed", "wrapped-embedded", "embedded-beside")  # a *net.TCPConn
+OTHERS = ("second-of-two", "second-of-two-embedded")
 
 
 def shaken(name: str, transport: str) -> tuple[Shakes, int]:
@@ -38,9 +40,10 @@ def shaken(name: str, transport: str) -> tuple[Shakes, int]:
 
 
 @pytest.mark.parametrize("name", NEEDED)
-@pytest.mark.parametrize("transport", ["tcp", "unix", "wrapped", "wrapped-twice"])
+@pytest.mark.parametrize("transport", ["tcp", "unix", "wrapped", "wrapped-twice", *EMBEDDED])
 def test_over_a_socket_it_waits_for_its_peer(name: str, transport: str) -> None:
-    """Also where another package has put something around the socket. Of a Unix socket it isn't seen when bytes arrive."""
+    """Also where another package has put something around the socket, as an interface or as what it is. Of a Unix socket it
+    isn't seen when bytes arrive."""
     shakes, late_ns = shaken(name, transport)
     is_local = transport == "unix"
     assert spent_ns(shakes.singles, "wait_peer_or_server" if is_local else "wait_peer") >= 0.9 * late_ns
@@ -51,7 +54,7 @@ def test_over_a_socket_it_waits_for_its_peer(name: str, transport: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEEDED)
-@pytest.mark.parametrize("transport", ["hidden", "neighbour", "second-of-two"])
+@pytest.mark.parametrize("transport", ["hidden", "behind", "neighbour", *OTHERS])
 def test_what_is_around_a_socket_in_another_way_is_not_known(name: str, transport: str) -> None:
     """Its socket isn't what comes first: a number does, or a pointer behind which another connection's lies, or a socket that
     it doesn't read, which is the one whose port and peer may be told."""
@@ -59,7 +62,7 @@ def test_what_is_around_a_socket_in_another_way_is_not_known(name: str, transpor
     assert spent_ns(shakes.singles, "wait_unknown") >= 0.9 * late_ns
     assert spent_ns(shakes.singles, "wait_peer") == spent_ns(shakes.singles, "queue_server") == 0
     assert spent_ns(shakes.singles, "calls") < late_ns
-    if transport != "second-of-two":
+    if transport not in OTHERS:
         assert {(single["labels"]["port"], single["labels"]["peer"]) for single in shakes.singles} == {(None, None)}
     assert not OWN_WORK & {sentence.rule.name for sentence in said(shakes)}
 
