@@ -26,11 +26,16 @@ type leaf struct{ before *leaf }
 
 var kept *leaf
 
-// Makes garbage all the time, beside so much that is kept that each collection takes long.
-func litter() {
+// Keeps so much that each collection takes long.
+func hold() {
 	for number := 0; number < 2000000; number++ {
 		kept = &leaf{kept}
 	}
+}
+
+// Makes garbage all the time, beside what is kept.
+func litter() {
+	hold()
 	debug.SetGCPercent(10)
 	for {
 		littered = make([]*leaf, 64)
@@ -38,6 +43,16 @@ func litter() {
 }
 
 var littered []*leaf
+
+// Makes a little garbage every millisecond.
+func pace() {
+	for {
+		for number := 0; number < 200; number++ {
+			littered = make([]*leaf, 64)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // A key that takes its time, and works all the while.
 type slow struct {

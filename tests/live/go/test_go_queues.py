@@ -66,6 +66,20 @@ def test_goroutines_that_wait_for_others_are_in_the_servers_queue(name: str, wor
     assert not any(shakes.document["losses"].values())
 
 
+def test_collections_all_the_time_are_told_and_the_same_garbage_without_them_is_not() -> None:
+    """A little garbage beside much that is kept: collected whenever that has grown by a hundredth, or never."""
+    rules = {}
+    for work in ("collecting", "hoarding"):
+        with server(NEEDED[-1], working=1, work=work) as (pid, port), Shakes(pid) as shakes:
+            for _ in range(2 * TIMES):
+                felt_ns(port)
+        assert {single["ending"] for single in shakes.singles} == {"success"}
+        assert not any(shakes.document["losses"].values())
+        rules[work] = {diagnosis.rule.name for diagnosis in said(shakes)}
+    assert "other_goroutines" in rules["collecting"]
+    assert "other_goroutines" not in rules["hoarding"]
+
+
 def test_a_quota_that_holds_a_go_program_is_told() -> None:
     with server(NEEDED[-1], working=1) as (pid, port), quota(pid, 0.1), Shakes(pid) as shakes:
         felt = [felt_ns(port) for _ in range(FEWEST)]
