@@ -86,7 +86,7 @@ static __always_inline void drop_unseen_phase(struct ssll_handshake *handshake)
 static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 {
 	struct ssll_thread *thread = find_thread();
-	struct ssll_handshake *handshake = handshake_in(thread);
+	struct ssll_handshake *handshake = handshake_of_thread(thread);
 	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
 	__u8 phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
 	__u64 outer_stack = 0;
@@ -125,7 +125,7 @@ static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 {
 	__u64 now = bpf_ktime_get_ns(), stack = stack_at_entry(ctx, cookie);
 	struct ssll_thread *thread = find_thread();
-	struct ssll_handshake *handshake = handshake_in(thread);
+	struct ssll_handshake *handshake = handshake_of_thread(thread);
 
 	if (!handshake || handshake->phase != field(cookie, SSLL_PHASE_COOKIE_PART, 4) || handshake->phase_stack != stack)
 		return 0;

@@ -66,7 +66,7 @@ static __always_inline struct ssll_thread *find_thread(void)
 }
 
 /* The handshake that this thread works for now; NULL where it is in no call of a handshake. */
-static __always_inline struct ssll_handshake *handshake_in(const struct ssll_thread *thread)
+static __always_inline struct ssll_handshake *handshake_of_thread(const struct ssll_thread *thread)
 {
 	struct ssll_handshake *handshake = thread ? find_handshake(thread->ssl, this_process()) : NULL;
 
@@ -75,7 +75,7 @@ static __always_inline struct ssll_handshake *handshake_in(const struct ssll_thr
 
 static __always_inline struct ssll_handshake *current_handshake(void)
 {
-	return handshake_in(find_thread());
+	return handshake_of_thread(find_thread());
 }
 
 /* Part 0, the wall time, is set at the end, so what a part that isn't open adds to it has no effect. */
