@@ -75,10 +75,14 @@ static __always_inline struct ssll_goroutine *add_goroutine(const struct ssll_go
 	if (goroutine)
 		return goroutine;
 	share = goroutine_share(key->tgid);
-	if (!share || (__s64)*share >= SSLL_GOROUTINE_SHARE ||
-	        bpf_map_update_elem(&goroutines, key, &blank_goroutine, BPF_NOEXIST))
+	if (!share)
 		return NULL;
-	count(share);
+	/* Room is taken before it is looked whether there was any: two processors may ask for the last of it at once. */
+	if ((__s64)__sync_fetch_and_add(share, 1) >= SSLL_GOROUTINE_SHARE ||
+	        bpf_map_update_elem(&goroutines, key, &blank_goroutine, BPF_NOEXIST)) {
+		__sync_fetch_and_add(share, -1);
+		return NULL;
+	}
 	return bpf_map_lookup_elem(&goroutines, key);
 }
 
