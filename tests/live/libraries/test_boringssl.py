@@ -269,10 +269,10 @@ def test_clients(certificates: Path, tmp_path: Path, either: Path) -> None:
             assert json.loads(told)["SSL_connect"]["success"] == 5
     assert endings(shakes.document) == {"success": 10}
     assert labels_of(shakes.singles, "version", "role", "resumed") == 10 * [("TLSv1.3", "client", "no")]
-    assert labels_of(shakes.singles, "signature") == 5 * [(None,)] + 5 * [(SIGNATURES["rsa"],)]
+    assert labels_of(shakes.singles, "signature") == 5 * [("none",)] + 5 * [(SIGNATURES["rsa"],)]
     checked = {"key_exchange", "peer_verification"}
     assert phases_of(shakes.singles) == 5 * [checked] + 5 * [checked | {"private_key"}]
-    assert shakes.document["handshakes"]["certificates"] == []
+    assert not shakes.document["handshakes"].get("certificates")
     assert_books(shakes)
 
 
