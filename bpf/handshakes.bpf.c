@@ -133,14 +133,14 @@ SEC("raw_tracepoint/sock_recv_length")
 int at_receive(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	return note_transfer(ctx->args[0], ctx->args[1], SSLL_PART_WAIT_PEER);
+	return note_transfer(ctx->args[0], ctx->args[1], ctx->args[2], SSLL_PART_WAIT_PEER);
 }
 
 SEC("raw_tracepoint/sock_send_length")
 int at_send(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	return note_transfer(ctx->args[0], ctx->args[1], SSLL_PART_WAIT_WINDOW);
+	return note_transfer(ctx->args[0], ctx->args[1], ctx->args[2], SSLL_PART_WAIT_WINDOW);
 }
 
 SEC("raw_tracepoint/tcp_rcv_space_adjust")

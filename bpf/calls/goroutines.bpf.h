@@ -24,7 +24,8 @@ struct {
 	__type(value, struct ssll_goroutine);
 } goroutines SEC(".maps");
 
-/* How many goroutines in the table are of the processes of a slot: so that one that fills it leaves room for others. */
+/* How many goroutines of the processes of a slot are in the table, or were until user space took them out: so that one that
+ * fills it leaves room for others. */
 struct {
 	SSLL_MAP(goroutine_shares);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -33,6 +34,17 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } goroutine_shares SEC(".maps");
+
+/* Those of them that user space has taken out, which alone writes here: what programs count it could only count down in two
+ * steps, between which they count on. */
+struct {
+	SSLL_MAP(goroutines_taken);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_PROCESS_SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} goroutines_taken SEC(".maps");
 
 enum {
 	GO_STACK_TOP = 8, /* in g: stack.hi */
@@ -63,6 +75,15 @@ static __always_inline __u64 *goroutine_share(__u32 tgid)
 	return bpf_map_lookup_elem(&goroutine_shares, &number);
 }
 
+/* How many of the slot's that were counted so are in the table now. */
+static __always_inline __s64 goroutines_left(__u32 tgid, __u64 counted)
+{
+	__u32 number = process_slot(tgid);
+	const __u64 *taken = bpf_map_lookup_elem(&goroutines_taken, &number);
+
+	return taken ? counted - *(volatile __u64 *)taken : 0;
+}
+
 /* Not on the stack, half of which it would take. */
 static const struct ssll_goroutine blank_goroutine = {};
 
@@ -78,7 +99,7 @@ static __always_inline struct ssll_goroutine *add_goroutine(const struct ssll_go
 	if (!share)
 		return NULL;
 	/* Room is taken before it is looked whether there was any: two processors may ask for the last of it at once. */
-	if ((__s64)__sync_fetch_and_add(share, 1) >= SSLL_GOROUTINE_SHARE ||
+	if (goroutines_left(key->tgid, __sync_fetch_and_add(share, 1)) >= SSLL_GOROUTINE_SHARE ||
 	        bpf_map_update_elem(&goroutines, key, &blank_goroutine, BPF_NOEXIST)) {
 		__sync_fetch_and_add(share, -1);
 		return NULL;

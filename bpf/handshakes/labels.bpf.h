@@ -34,7 +34,8 @@ static __always_inline bool read_group(
 	return !labels->values[SSLL_LABEL_RESUMED] && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP_SESSION, group);
 }
 
-static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_library *library, __u64 *value)
+static __always_inline bool read_client_certificate(
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *value)
 {
 	__u64 mode = 0, peer = 0, credentials = 0;
 
@@ -51,6 +52,8 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 		read_place(ssl, library, SSLL_PLACE_OF_PEER_CERTIFICATE, &peer);
 	if (!peer)
 		read_place(ssl, library, SSLL_PLACE_OF_PEER_DIGEST, &peer);
+	if (!peer && labels->ending != SSLL_ENDING_SUCCESS) /* one that is refused is kept nowhere */
+		return false;
 	*value = peer ? SSLL_CLIENT_CERTIFICATE_GIVEN : SSLL_CLIENT_CERTIFICATE_NOT_GIVEN;
 	return true;
 }
@@ -84,7 +87,7 @@ static __always_inline bool read_label(
 	case SSLL_LABEL_SIGNATURE:
 		return read_signature(ssl, library, value);
 	case SSLL_LABEL_CLIENT_CERTIFICATE:
-		return read_client_certificate(ssl, library, value);
+		return read_client_certificate(ssl, library, labels, value);
 	default:
 		return false;
 	}

@@ -1251,6 +1251,7 @@ MAPS = {
     "folded": MapShape(1, 4, 1, 65536, 1),
     "goroutine_shares": MapShape(2, 4, 8, 1024, 1024),
     "goroutines": MapShape(1, 16, 208, 65536, 1),
+    "goroutines_taken": MapShape(2, 4, 8, 1024, 1024),
     "hits": MapShape(2, 4, 32, 1024, 1024),
     "libraries": MapShape(2, 4, 816, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),

@@ -171,6 +171,7 @@ static __always_inline int end_park(const struct pt_regs *ctx)
 
 enum {
 	WOULD_WAIT = -11, /* -EAGAIN */
+	LOOKS_ONLY = 2,   /* MSG_PEEK */
 };
 
 /* As part_of_park(), of a receive or a send that would have had to wait. */
@@ -225,18 +226,22 @@ static __always_inline __u64 own_goroutine(void)
 
 /* A receive or a send (`part`: that of a wait for it) at a socket of whatever process has come back with so many bytes, or an
  * error. In Go code a register has the goroutine, also while that is in the kernel. */
-static __always_inline int note_transfer(__u64 socket, __s32 result, __u8 part)
+static __always_inline int note_transfer(__u64 socket, __s32 result, __u32 flags, __u8 part)
 {
 	struct ssll_goroutine_key key = {.tgid = this_process()};
 	const __u64 *share = goroutine_share(key.tgid);
 	struct ssll_handshake *handshake;
 	__u64 connection = 0;
 
-	if (!share || !*(volatile __u64 *)share || !*(volatile __u64 *)&handshake_counters.watches_transfers)
+	if (!share || !goroutines_left(key.tgid, *(volatile __u64 *)share))
+		return 0;
+	if (!*(volatile __u64 *)&handshake_counters.watches_transfers)
 		return 0;
 	key.goroutine = own_goroutine();
 	handshake = handshake_in(&key, &connection);
 	if (!handshake)
+		return 0;
+	if (flags & LOOKS_ONLY) /* whether its peer is still there, say: it goes on with other work */
 		return 0;
 	if (result == WOULD_WAIT)
 		return refuse_transfer(handshake, connection, key.goroutine, socket, part);

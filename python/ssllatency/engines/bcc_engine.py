@@ -30,7 +30,7 @@ from ssllatency.model.histogram import octave_bounds
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free", "at_error")
 _TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
 # Maps that only programs ask for which bcc has none of: for sessions, and for Go functions.
-_OF_OTHERS = frozenset({"no_session_program", "goroutines", "goroutine_shares"})
+_OF_OTHERS = frozenset({"no_session_program", "goroutines", "goroutine_shares", "goroutines_taken"})
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
 
 

@@ -44,6 +44,7 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
         session, follower = handshake_sources.attach(Ability.HANDSHAKES, resolved, arguments, stack, has_links_option=False)
+        live.resume_collector()
         [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, session.poll)
     handshakes, lasted_s = snapshot.handshakes, snapshot.duration_s
     return FirstLook(_by_process(handshakes, lasted_s) if handshakes else {}, handshakes, lasted_s)

@@ -46,7 +46,8 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     """The name of the engine to trace by; SsllatencyError where this machine can't trace by it, or with "auto" by any.
 
     From here on the signals of STOP end only the waits below: no probe is left half attached by one that comes early. Until
-    announce() Python's collector rests, which finds no garbage in what a start makes, and took a tenth of it.
+    announce() or resume_collector() Python's collector rests, which finds no garbage in what a start makes, and took a tenth of
+    it.
     """
     host = doctor.this_host()
     chosen = choice.choose(engine, lambda name: doctor.lacking(host, name))
@@ -108,6 +109,11 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     else:
         tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
     resources.trim_heap()
+    resume_collector()
+
+
+def resume_collector() -> None:
+    """Has Python's collector go on, which has rested since prepare(). It won't look at what a start has made."""
     gc.freeze()
     gc.enable()
 

@@ -91,6 +91,7 @@ def test_certificates_of_clients(certificates: Path, tmp_path: Path, version, al
     assert_causes(shakes, {reasons[0]: TIMES + 1, reasons[1]: TIMES})
     assert_python_agrees(shakes, ends)
     assert {given["labels"]["client_certificate"] for given in shakes.ended("success")} == {"given"}
+    assert {refused["labels"]["client_certificate"] for refused in shakes.ended("failure")} == {None}
     assert all("peer_verification" in single["parts_ns"] for single in shakes.ended("success"))
     assert_books(shakes)
 

@@ -197,7 +197,7 @@ def either(request: pytest.FixtureRequest, tmp_path: Path, program: Path) -> Pat
 
 
 def test_certificates_of_clients(certificates: Path, tmp_path: Path, either: Path) -> None:
-    """Clients that have one when they are asked, others that have none, and what they resume."""
+    """Clients that have one when they are asked, and others that have none."""
     pair, own = make_certificate("ecdsa", certificates), make_certificate("rsa", tmp_path)
     with (
         serving(either, pair.certificate, pair.key, "later", own.certificate) as (server, port),
@@ -213,7 +213,7 @@ def test_certificates_of_clients(certificates: Path, tmp_path: Path, either: Pat
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_names_that_clients_ask_for(certificates: Path, either: Path, version: ssl.TLSVersion) -> None:
-    """This program has no function that returns the name: also where it is resumed, and in a handshake that fails."""
+    """This program has no function that returns the name. It is told of what is resumed as well."""
     pair = make_certificate("rsa", certificates)
     long = f"{'long.' * 8}example"
     with (
@@ -250,6 +250,8 @@ def test_the_certificate_that_it_serves(tmp_path: Path, either: Path, version: s
     [one] = shakes.document["handshakes"]["certificates"]
     assert labels_of(shakes.ended("success"), "resumed") == [("no",), ("yes",), ("no",)]
     assert (one["count"], one["unsuccessful"]) == (3, 1)
+    refused = [single for single in shakes.singles if single["ending"] != "success"]
+    assert labels_of(refused, "signature") == [(SIGNATURES["rsa"],), (None,)]
     assert "port" not in one  # where its BIOs keep a socket isn't known
     assert {**facts, "key": "RSA-2048", "issued_by": "itself", "names": 0}.items() <= one["certificate"].items()
     assert shakes.document["handshakes"]["certificates_untold"] == 0

@@ -120,6 +120,7 @@ def _measure(
         wanted = Ability.HANDSHAKES | Ability.FUNCTIONS if arguments.functions else Ability.HANDSHAKES
         session, follower = handshake_sources.attach(wanted, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
+        session.poll()  # begins to keep the budget, before the tool runs
         limit_s = driving.timeout_s(arguments.timeout, whole_s)
         output = _drive(command, account, limit_s, whole_s, session, follower)
         snapshot = _settled(session)

@@ -32,7 +32,7 @@ class Goroutines:
 
     def __init__(self, loaded: Loadable, counters: ctypes.Structure) -> None:
         self._table = loaded.map("goroutines", ctypes.sizeof(abi.GoroutineKey), ctypes.sizeof(abi.Goroutine))
-        self._shares = loaded.live_section("goroutine_shares", SlotCounts)
+        self._taken = loaded.live_section("goroutines_taken", SlotCounts)
         self.left_now = self.left_for_good = 0
         self._counters = counters
 
@@ -54,7 +54,7 @@ class Goroutines:
             if lives[pid]:
                 left_now, running = left_now + left, running + len(calls) - left
             elif self._table.delete(raw):
-                self._shares.of[slot_of(pid)] -= 1
+                self._taken.of[slot_of(pid)] += 1
                 self.left_for_good, lost = self.left_for_good + left, lost + len(calls) - left
         self.left_now = left_now
         return RunningCount(running, lost)

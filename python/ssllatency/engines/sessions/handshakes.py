@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueueReading
@@ -67,6 +67,7 @@ _MORE_OF_GO = (*_MORE_OF_GO_BELOW, "at_go_certificate")
 _TRACEPOINTS = ("at_write", "at_thread_end")
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
+_NO_SOFTWARE = "What OpenSSL does itself instead of offloading it isn't counted, as the kernel refuses probes there."
 _ENGINES = tuple(library.name for library in LIBRARIES.values() if library.offloads)
 
 
@@ -84,6 +85,19 @@ def _tracepoints(request: HandshakeRequest) -> tuple[str, ...]:
     return (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(TRACEPOINTS_OF_GO if _more_of_go(request) else ()))
 
 
+@dataclass
+class _Watched:
+    """The parts that are watched only where they matter, then of later files as well: reads and writes, all errors that are
+    raised, private-key operations in software, unless the kernel refuses that, and writes that wake who waits for an
+    offload."""
+
+    transport: bool = False
+    raised: bool = False
+    software: bool = False
+    refuses_software: bool = False
+    wakes: bool = False
+
+
 class HandshakeSession:
     """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
 
@@ -97,9 +111,7 @@ class HandshakeSession:
         more = (*_MORE, *_more_of_go(request))
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=_tracepoints(request), beside=beside)
         self._opened = ExitStack()
-        self._watches_offload = False
-        self._watches_transport = request.blocking
-        self._watches_raised = False
+        self._watched = _Watched(transport=request.blocking)
         self._arrivals = arrivals.Arrivals(self.attachment)
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 
@@ -124,7 +136,7 @@ class HandshakeSession:
         self._arrivals.watch(self._counters)
         if self._request.base.budget is not None and self._within_data:
             self.attachment.hold([Tier.DATA])
-        self._watches_raised = self._request.base.budget is None or not tell_why(self._all_sites)
+        self._watched.raised = self._request.base.budget is None or not tell_why(self._all_sites)
         self.attachment.attach(self._sites(0, self._images), self._sites_below)
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_offload()
@@ -149,7 +161,7 @@ class HandshakeSession:
         self._opened.callback(self._counts.certificates.close)
         self._goroutines = Goroutines(loaded, self.attachment.counters)
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
-        self._counters.watches_transport = int(self._watches_transport)
+        self._counters.watches_transport = int(self._watched.transport)
         self._counters.threshold_ns = self._singles.threshold_ns
         self._describe(0, self._images)
 
@@ -197,27 +209,31 @@ class HandshakeSession:
         `first`."""
         if any(map(is_go, images)):
             self._arrivals.watch_waits()
-        transport = Transports(self._watches_transport, goroutines=not self._arrivals.sees_waits)
-        return sites_by_program(first, images, transport, raised=self._watches_raised, software=self._watches_offload)
+        transport = Transports(self._watched.transport, goroutines=not self._arrivals.sees_waits)
+        return sites_by_program(first, images, transport, raised=self._watched.raised, software=self._watched.software)
 
     def _watch_offload(self) -> None:
         """Watches what only matters where work may be offloaded: what is done in software all the same, which is a hit in each
         full handshake, and writes, to see completions, which costs every system call of the machine."""
-        if self._watches_offload or not (self._engines() or self._counters.pauses):
+        if not (self._engines() or self._counters.pauses):
             return
-        self._watches_offload = True  # of later files as well; where they are refused, nothing is counted in them
-        with suppress(AttachError):
-            self.attachment.attach_more({"at_software": [software_sites(image.plan) for image in self._images]})
-        if any(sites.wake for sites in self._all_sites):
+        if not (self._watched.software or self._watched.refuses_software):
+            try:
+                self.attachment.attach_more({"at_software": [software_sites(image.plan) for image in self._images]})
+                self._watched.software = True
+            except AttachError:
+                self._watched.refuses_software = True  # nor is any counted in later files: it would be a part of them
+        if not self._watched.wakes and any(sites.wake for sites in self._all_sites):
+            self._watched.wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
 
     def _watch_transport(self) -> None:
         """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
         slept = self._counters.slept
-        if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
+        if self._watched.transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
-        self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
+        self._watched.transport = True  # later files as well; where they are refused, sleeping calls go on being reported
         by_image = [
             phase_sites(() if is_go(image) else sites.transport, {})
             for image, sites in zip(self._images, self._all_sites, strict=True)
@@ -229,9 +245,9 @@ class HandshakeSession:
 
     def _watch_raised(self) -> None:
         """Watches all errors that are raised: a handshake that succeeds may raise tens of them, and clear them again."""
-        if self._watches_raised:
+        if self._watched.raised:
             return
-        self._watches_raised = True  # of later files as well; where they are refused, reasons are as general as before
+        self._watched.raised = True  # of later files as well; where they are refused, reasons are as general as before
         with suppress(AttachError):
             self.attachment.attach_more({"at_error": list(map(raised_sites, self._all_sites))})
 
@@ -387,7 +403,12 @@ class HandshakeSession:
     def _notes(self) -> tuple[str, ...]:
         number = max(0, self._counts.in_flight.cut_off - self._goroutines.left_for_good)
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
-        return (*self.attachment.notes, *([cut_off] if number else []), *self._windows.notes(self._counters.within_data))
+        return (
+            *self.attachment.notes,
+            *([cut_off] if number else []),
+            *([_NO_SOFTWARE] if self._watched.refuses_software else []),
+            *self._windows.notes(self._counters.within_data),
+        )
 
     def _unknown_labels(self) -> dict[Label, str]:
         known = self._counts.known_places

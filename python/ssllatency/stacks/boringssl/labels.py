@@ -19,6 +19,7 @@ from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
+from ssllatency.code.x86.call_constants import MAX_SIZE
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
 from ssllatency.stacks.boringssl.signing import certificate_paths, getters_of_count
@@ -238,6 +239,8 @@ class Labels:
         """The function that was called, and the pointer behind the holder that is read and replaced soon after that."""
         called, since, base, read = 0, 0, "", set[int]()
         start, end = function
+        if end - start > MAX_SIZE:
+            return
         for line in lines(self._image.code(start, end - start), start, self._image.machine):
             since += 1
             if line.mnemonic == "call":

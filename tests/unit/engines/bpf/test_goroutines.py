@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ssllatency import abi
 from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, Goroutines, RunningCount
-from ssllatency.engines.bpf.process_slots import slot_of
+from ssllatency.engines.bpf.process_slots import SlotCounts, slot_of
 
 READ, HANDSHAKE = 1, 2
 TIERS = {READ: 1, HANDSHAKE: 0}
@@ -32,19 +32,18 @@ class Table:
 
 
 class Loaded:
-    """An object with the table of goroutines, and how many of them the processes have."""
+    """An object with the table of goroutines, and how many of a slot's user space has taken out."""
 
     def __init__(self) -> None:
-        self.table, self.shares = Table(), {}
+        self.table, self.taken = Table(), SlotCounts()
 
     def map(self, name: str, *_sizes: int) -> Table:
         assert name == "goroutines"
         return self.table
 
     def live_section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
-        assert name == "goroutine_shares"
-        self.shares = kind()
-        return self.shares
+        assert (name, kind) == ("goroutines_taken", SlotCounts)
+        return self.taken
 
     def add(self, pid: int, goroutine: int, *calls: tuple[int, int], left_ns: int = 0) -> None:
         """A goroutine with calls, each an operation and when it began."""
@@ -52,7 +51,6 @@ class Loaded:
         for number, (operation, began_ns) in enumerate(calls):
             value.frames[number] = abi.Frame(began_ns=began_ns, operation=operation, tier=TIERS[operation], depth=100 + number)
         self.table.entries[bytes(key)] = bytes(value)
-        self.shares.of[slot_of(pid)] += 1
 
 
 def opened(counters: abi.Counters | None = None) -> tuple[Loaded, Goroutines]:
@@ -105,7 +103,7 @@ def test_a_process_that_has_ended_leaves_nothing_behind() -> None:
     assert goroutines.count(lambda pid: pid == 8) == RunningCount(1, 1)
     assert goroutines.left == 1
     assert [abi.GoroutineKey.from_buffer_copy(key).tgid for key in loaded.table.entries] == [8]
-    assert (loaded.shares.of[slot_of(7)], loaded.shares.of[slot_of(8)]) == (0, 1)
+    assert (loaded.taken.of[slot_of(7)], loaded.taken.of[slot_of(8)]) == (1, 0)
     assert goroutines.count(lambda _: True) == RunningCount(1, 0)
     assert goroutines.left == 1
 
