@@ -107,7 +107,7 @@ _NO_MORE = "it is recognised by the name of its library, not traced"
 _SOME_LABELS = "port and peer aren't seen"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
 _X86_ALONE = "instructions of no other processor than x86-64 are followed"
-_NO_CHAIN = "the port and how many are sent with one aren't known, those of RSA key exchange don't count"
+_NO_CHAIN = "how many are sent with one isn't known, nor always the port; those of RSA key exchange don't count"
 _WHICH = "it has an array of them, and which one it has chosen isn't looked for yet"
 _BORING_LABELS = ("test_certificates_of_clients", "test_names_that_clients_ask_for")
 
