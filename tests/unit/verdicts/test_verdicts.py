@@ -59,12 +59,7 @@ DEFECTS = [
     ("labels", "labels/paths.bpf.h", "*value &= path->bits;", "*value |= path->bits;"),
     ("labels", "handshakes/labels.bpf.h", "!tells_certificate(ssl, library) || ", ""),
     ("labels", "handshakes/labels.bpf.h", "if (!peer)\n\t\tread_place", "if (!mode)\n\t\tread_place"),
-    (
-        "labels",
-        "stacks/stacks.bpf.h",
-        "library->stack == SSLL_STACK_BORINGSSL)\n\t\treturn read_server",
-        "false)\n\t\treturn read_server",
-    ),
+    ("labels", "stacks/stacks.bpf.h", "return read_side(ssl, library, &server) && server;", "return true;"),
     ("labels", "handshakes/labels.bpf.h", "== OPENSSL_TLS1_3 || keeps_server_state", "!= OPENSSL_TLS1_3 || keeps_server_state"),
     ("labels", "stacks/stacks.bpf.h", "mode != 0 : mode", "mode & OPENSSL_VERIFY_PEER : mode"),
     ("labels", "stacks/gnutls.bpf.h", "GNUTLS_CREDENTIALS_CERTIFICATE = 1,", "GNUTLS_CREDENTIALS_CERTIFICATE = 2,"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.unit.probes.corpus import manifest, text
+from tests.unit.probes.corpus import manifest, places, text
 from tests.unit.probes.corpus.manifest import Binary
 
 from ssllatency.elf.image import ElfError
@@ -68,7 +68,7 @@ def differences(expected: str, now: str, name: str) -> Iterable[str]:
 
 def _another_build(path: Path, now: str, binaries: Sequence[Binary]) -> Binary | None:
     """Only of Debian's own libraries, which any machine may have a newer build of, and of programs that are built here."""
-    origins = ("built",) if path.name == "server" else ("Debian",)
+    origins = ("built",) if places.is_built(path) else ("Debian",)
     machine_and_kind = now.split("\n", 1)[0]
     series = manifest.series(manifest.version(path))
     for binary in reversed(binaries):

@@ -16,7 +16,7 @@ from tests import foreign
 
 CORPUS = foreign.TOP / "build" / "corpus"
 _OWN = [Path("/usr/lib") / f"{machine}-linux-gnu" for machine in ("x86_64", "aarch64")]
-_RUST = {"built boringssl": "package-boringssl", "built aws-lc": "package-aws-lc"}
+_RUST = {"built boringssl": "boringssl", "built aws-lc": "aws-lc"}
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,14 @@ def of_archives() -> Iterator[list[Path]]:
         yield list(_elf_files(Path(made)))
 
 
+def is_built(path: Path) -> bool:
+    """Whether it is one of the programs that are built here."""
+    return path in _programs().values()
+
+
 def _programs() -> dict[str, Path]:
     """By origin."""
-    release = Path("target", "release", "server")
-    programs = {origin: foreign.TOP / "build" / "rust" / folder / release for origin, folder in _RUST.items()}
+    programs = {origin: foreign.TOP / "build" / "rust" / name for origin, name in _RUST.items()}
     return {origin: program for origin, program in programs.items() if program.is_file()}
 
 
