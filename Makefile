@@ -186,6 +186,7 @@ LINT := lint-ruff lint-mypy lint-rules lint-layers lint-c lint-shell
 RULES := $(addprefix tests/unit/,test_imports.py test_architecture.py test_asserted_times.py test_opened_paths.py)
 .PHONY: $(LINT)
 lint: ## ruff, mypy, clang-format, shellcheck, and the project's own rules
+	@[ -x $(VENV)/bin/ruff ] || { echo "what checks the sources isn't here: run tools/for-tests/setup first (make test does)" >&2; exit 1; }
 	@echo "==> lint"
 	$(Q)$(MAKE) -j --output-sync=target $(LINT)
 lint-ruff:

@@ -222,7 +222,7 @@ enum ssll_flag {
 	SSLL_FLAG_RETRY = 1 << 23,         /* and it was */
 	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
 	SSLL_FLAG_GOROUTINE = 1 << 25,     /* a goroutine's, which any thread may run */
-	SSLL_FLAG_CHOSEN = 1 << 26,        /* `chosen` holds the certificate, as the function that signs is called with it */
+	SSLL_FLAG_CHOSEN = 1 << 26,        /* `chosen` holds the certificate, as a function of the library's has it */
 	SSLL_FLAG_PEER = 1 << 27,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
 };
 

@@ -377,7 +377,7 @@ static __noinline __u64 find_sent(__u64 from, const struct ssll_library *library
 static __always_inline int note_signing(__u64 from, __u16 algorithm)
 {
 	struct ssll_thread *thread = find_thread();
-	struct ssll_handshake *handshake = current_handshake();
+	struct ssll_handshake *handshake = handshake_of_thread(thread);
 	struct ssll_library *library = handshake ? library_of(handshake->library) : NULL;
 	bool server = true;
 

@@ -173,7 +173,7 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 	find_endpoint(ssl, library, server, how->in_call, &labels);
 	if (server && handshake_config.certificates)
 		note_certificate(ssl, library, &labels, own_socket(handshake, how->in_call),
-		        of_go || handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);
+		        handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);

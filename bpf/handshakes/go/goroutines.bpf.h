@@ -218,8 +218,10 @@ static __always_inline int note_go_certificate(const struct pt_regs *ctx)
 	if (!handshake_config.certificates)
 		return 0;
 	handshake = goroutines_handshake(ctx, &connection);
-	if (handshake)
-		handshake->chosen = choose_go_certificate(go_result(ctx, 0));
+	if (!handshake)
+		return 0;
+	handshake->chosen = choose_go_certificate(go_result(ctx, 0));
+	handshake->flags |= SSLL_FLAG_CHOSEN;
 	return 0;
 }
 

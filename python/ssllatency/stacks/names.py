@@ -42,6 +42,22 @@ ALERTS = {
     120: "no application protocol",
 }
 
+# SignatureScheme of RFC 8446, section 4.2.3, for libraries that show no names of theirs.
+SIGNATURES = {
+    0x0201: "rsa_pkcs1_sha1",
+    0x0203: "ecdsa_sha1",
+    0x0401: "rsa_pkcs1_sha256",
+    0x0403: "ecdsa_secp256r1_sha256",
+    0x0501: "rsa_pkcs1_sha384",
+    0x0503: "ecdsa_secp384r1_sha384",
+    0x0601: "rsa_pkcs1_sha512",
+    0x0603: "ecdsa_secp521r1_sha512",
+    0x0804: "rsa_pss_rsae_sha256",
+    0x0805: "rsa_pss_rsae_sha384",
+    0x0806: "rsa_pss_rsae_sha512",
+    0x0807: "ed25519",
+}
+
 # IANA's registry of groups, for libraries that show no names of theirs.
 GROUPS = {
     19: "secp192r1",

@@ -7,7 +7,7 @@ SSL_R_*, the same in both; the words are spelled as OpenSSL spells its reasons.
 
 from __future__ import annotations
 
-from ssllatency.stacks.names import ALERTS, GROUPS, Names
+from ssllatency.stacks.names import ALERTS, GROUPS, SIGNATURES, Names
 
 SSL = 16  # ERR_LIB_SSL of openssl/err.h
 LIBRARIES = {
@@ -118,25 +118,8 @@ CIPHERS = {
 }
 # Of a group that IANA's registry hasn't, as Cloudflare's BoringSSL numbers it; Rust's package boring brings that.
 _OWN_GROUPS = {0xFE32: "P256Kyber768Draft00"}
-# RFC 8446, 4.2.3, and AWS-LC's; the last is an RSA key's of TLS 1.0 and 1.1, which signs over two hashes.
-_SIGNATURES = {
-    0x0201: "rsa_pkcs1_sha1",
-    0x0203: "ecdsa_sha1",
-    0x0401: "rsa_pkcs1_sha256",
-    0x0403: "ecdsa_secp256r1_sha256",
-    0x0501: "rsa_pkcs1_sha384",
-    0x0503: "ecdsa_secp384r1_sha384",
-    0x0601: "rsa_pkcs1_sha512",
-    0x0603: "ecdsa_secp521r1_sha512",
-    0x0804: "rsa_pss_rsae_sha256",
-    0x0805: "rsa_pss_rsae_sha384",
-    0x0806: "rsa_pss_rsae_sha512",
-    0x0807: "ed25519",
-    0x0904: "mldsa44",
-    0x0905: "mldsa65",
-    0x0906: "mldsa87",
-    0xFF01: "rsa_pkcs1_md5_sha1",
-}
+# AWS-LC's beside the standard ones; the last is an RSA key's of TLS 1.0 and 1.1, which signs over two hashes.
+_OWN_SIGNATURES = {0x0904: "mldsa44", 0x0905: "mldsa65", 0x0906: "mldsa87", 0xFF01: "rsa_pkcs1_md5_sha1"}
 _CIPHER_BASE = 0x03000000  # OpenSSL's identifiers, which the kernel side makes of them
 NAMES = Names(
     {(SSL, number): text for number, text in REASONS.items()},
@@ -144,7 +127,7 @@ NAMES = Names(
     ALERTS,
     ciphers={_CIPHER_BASE | number: name for number, name in CIPHERS.items()},
     groups=GROUPS | _OWN_GROUPS,
-    signatures=_SIGNATURES,
+    signatures=SIGNATURES | _OWN_SIGNATURES,
     major=1,
     ssl=SSL,
 )

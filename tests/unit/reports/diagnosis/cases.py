@@ -24,21 +24,10 @@ from ssllatency.model.handshakes import (
 )
 from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.diagnosis import diagnoses
 from ssllatency.reports.diagnosis.rule import Evidence
 
 OFFLOAD = Offload("qatengine", 0, 9, 100, 100, 0, 0)
 MS = 1_000_000
-
-# What the server's thread did while bytes lay in its queue, and what that is called.
-MEANWHILE = {
-    Part.QUEUE_HANDSHAKES: "busy with other handshakes",
-    Part.QUEUE_OTHER: "busy with something else than handshakes",
-    Part.QUEUE_GOROUTINES: "busy with other goroutines or the runtime's own work",
-    Part.QUEUE_RUNNABLE: "ready to run but had no processor",
-    Part.QUEUE_THROTTLED: "held by a CPU quota",
-    Part.QUEUE_ASLEEP: "slept elsewhere",
-}
 
 Judge = Callable[[Case], Evidence | None]
 
@@ -497,15 +486,3 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
 ]
 # What is said beside something else where it applies at all.
 SECOND = (network.old_version, resumption.never_offered, failures.abandoned)
-
-
-def names(handshakes: Handshakes) -> list[str]:
-    """The names of the rules that speak, in order."""
-    return [diagnosis.rule.name for diagnosis in diagnoses(handshakes)]
-
-
-def told(rule: Judge, handshakes: Handshakes) -> str:
-    """The evidence of one rule, which must speak."""
-    evidence = rule(Case(handshakes))
-    assert evidence
-    return evidence.sentence

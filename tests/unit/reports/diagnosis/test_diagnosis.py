@@ -10,15 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.measured.handshakes import handshakes_of, times_of
-from tests.unit.reports.diagnosis.cases import (
-    SECOND,
-    SIDES,
-    Judge,
-    failed,
-    gone,
-    measured,
-    names,
-)
+from tests.unit.reports.diagnosis.cases import SECOND, SIDES, Judge, failed, gone, measured
+from tests.unit.reports.diagnosis.told import names
 
 from ssllatency.model.handshakes import Handshakes, Times
 from ssllatency.reports.diagnosis import calls, failures, queue

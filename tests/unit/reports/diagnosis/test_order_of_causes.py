@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.measured.handshakes import handshakes_of
-from tests.unit.reports.diagnosis.cases import (
-    MEANWHILE,
-    Judge,
-    alike,
-    failed,
-    gone,
-    measured,
-    names,
-    told,
-    two_names,
-)
+from tests.unit.reports.diagnosis.cases import Judge, alike, failed, gone, measured, two_names
+from tests.unit.reports.diagnosis.told import MEANWHILE, names, told
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 
 from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Label, Part

@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.measured.handshakes import handshakes_of
 from tests.parameters import slow_except
-from tests.unit.reports.diagnosis.cases import (
-    MEANWHILE,
-    OFFLOAD,
-    SIDES,
-    alike,
-    measured,
-    names,
-    told,
-)
+from tests.unit.reports.diagnosis.cases import OFFLOAD, SIDES, alike, measured
+from tests.unit.reports.diagnosis.told import MEANWHILE, names, told
 from tests.unit.reports.report_samples import snapshot_of
 
 from ssllatency.model.handshakes import NO, PHASES, YES, Fact, Handshakes, Label, Part, RequestedSide

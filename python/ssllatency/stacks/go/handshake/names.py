@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ssllatency.abi import Error, GoKey, GoReason
 from ssllatency.stacks.go.handshake.texts import TEXTS
-from ssllatency.stacks.names import ALERTS, GROUPS, Names
+from ssllatency.stacks.names import ALERTS, GROUPS, SIGNATURES, Names
 
 _LIBRARY = Error.LIBRARY_GO
 _LATER_ALERTS = {109: "missing extension", 121: "ECH required"}
@@ -49,22 +49,8 @@ _KEYS: dict[int, str] = {
     GoKey.RSA: "rsa",
     GoKey.ECDSA: "ecdsa",
     GoKey.ED25519: "ed25519",
-}  # in place of signatures, as the kernel side has them of keys
-_SIGNATURES = {
-    0x0201: "rsa_pkcs1_sha1",
-    0x0203: "ecdsa_sha1",
-    0x0401: "rsa_pkcs1_sha256",
-    0x0403: "ecdsa_secp256r1_sha256",
-    0x0501: "rsa_pkcs1_sha384",
-    0x0503: "ecdsa_secp384r1_sha384",
-    0x0601: "rsa_pkcs1_sha512",
-    0x0603: "ecdsa_secp521r1_sha512",
-    0x0804: "rsa_pss_rsae_sha256",
-    0x0805: "rsa_pss_rsae_sha384",
-    0x0806: "rsa_pss_rsae_sha512",
-    0x0807: "ed25519",
     GoKey.SIGNED: "unknown",
-}
+}  # in place of signatures, as the kernel side has them of keys
 _CIPHER_BASE = 0x03000000  # OpenSSL's identifiers, which the kernel side makes of them
 _FNV_BASIS, _FNV_PRIME = 0x811C9DC5, 0x01000193
 
@@ -98,7 +84,7 @@ def names(error_types: Mapping[int, str]) -> Names:
         alerts=_ALERTS,
         ciphers={_CIPHER_BASE | number: name for number, name in _CIPHERS.items()},
         groups=GROUPS,
-        signatures=_KEYS | _SIGNATURES,
+        signatures=_KEYS | SIGNATURES,
         major=3,
         ssl=_LIBRARY,
         alert_reasons=GoReason.ALERT,
