@@ -118,7 +118,8 @@ class Fact(IntEnum):
     CACHE_MISSES = 10
     OFFERED = 11
     UNPHASED = 12
-    FACTS = 13
+    UNKEYED = 13
+    FACTS = 14
 
 
 class Flag(IntEnum):
@@ -909,11 +910,11 @@ class HandshakeRow(ctypes.Structure):
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
-        ("facts", ctypes.c_uint64 * 13),
+        ("facts", ctypes.c_uint64 * 14),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 136768
+assert ctypes.sizeof(HandshakeRow) == 136776
 
 
 class Sample(ctypes.Structure):

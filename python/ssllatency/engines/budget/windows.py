@@ -346,6 +346,7 @@ class Windows:
         if self._clock() - self._stratum.planned_s >= _LEAST_OUTSIDE_S:
             so_far = self._spending.so_far()
             self._stratum.outside = so_far[1] if so_far else None
+            self._shorten_window()
         self._stratum.probes = self._spending.moment()
         self._stratum.probed = self._work()
         self._stratum.between = self._stratum.probed - self._stratum.planned
@@ -355,6 +356,13 @@ class Windows:
         self._stratum.shuts_s += max(0.0, self._stratum.window.opened_s - self._stratum.opens_s)
         self._stratum.phase = _Phase.OPEN
         self._looks.begin(self._clock())
+
+    def _shorten_window(self) -> None:
+        """Has the window that is to open end sooner where more is taken outside of it than was known when it was planned, as
+        what was seen in the first moment of a load is little."""
+        self._controller.heard(self._stratum.outside)
+        window_s = self._controller.window_s(self._stratum.length_s)
+        self._stratum.shuts_s = min(self._stratum.shuts_s, self._stratum.opens_s + window_s)
 
     def _ends_early(self) -> bool:
         """Whether more work came than when the window was planned, and it has seen enough: what is watched all the time may use

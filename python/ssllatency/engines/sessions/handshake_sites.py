@@ -85,22 +85,21 @@ def _exits(planned: OperationPlan) -> set[int]:
     return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
 
 
-def always_watched(calls: Iterable[PhaseCall], offers: Mapping[str, Offer]) -> list[PhaseCall]:
-    """The private key's, and where those begin that tell what the client has offered, by their stack's `offers`."""
-    return [
-        call if call.phase is Phase.PRIVATE_KEY else replace(call, ends=())
-        for call in calls
-        if call.phase is Phase.PRIVATE_KEY or call.callee in offers
-    ]
+def always_watched(image: TracedImage) -> list[PhaseCall]:
+    """The private key's of a Go program, as what it waits for in that mustn't be taken for its peer. Of others, where one
+    begins to decrypt, as then nothing is signed: few handshakes come there."""
+    keys = [call for call in image.plan.handshake.calls if call.phase is Phase.PRIVATE_KEY]
+    return keys if is_go(image) else [replace(call, ends=()) for call in keys if call.operation == "decrypt"]
 
 
 def windowed_sites(image: TracedImage) -> tuple[Sites, Sites]:
-    """The sites at which the other phases begin and end, as far as they aren't always watched."""
-    offers, calls = _offers_of(image), image.plan.handshake.calls
-    others = [call for call in calls if call.phase is not Phase.PRIVATE_KEY and offers.get(call.callee) is not Offer.TICKET]
-    _, ends = phase_sites(others, offers)
-    begins, _ = phase_sites([call for call in others if call.callee not in offers], offers)
-    return begins, ends
+    """The other sites at which phases begin and end, and those that tell what the client has offered: that only counts in
+    handshakes whose phases are watched."""
+    offers = _offers_of(image)
+    others = [replace(call, ends=()) if offers.get(call.callee) is Offer.TICKET else call for call in image.plan.handshake.calls]
+    always_begins, always_ends = phase_sites(always_watched(image), offers)
+    begins, ends = phase_sites(others, offers)
+    return [one for one in begins if one not in always_begins], [one for one in ends if one not in always_ends]
 
 
 def phase_sites(calls: Sequence[PhaseCall], offers: Mapping[str, Offer]) -> tuple[Sites, Sites]:
@@ -259,8 +258,7 @@ def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
 
 
 def _always_set(image: TracedImage, transports: Transports) -> tuple[Sites, Sites]:
-    offers = _offers_of(image)
-    return phase_sites((*always_watched(image.plan.handshake.calls, offers), *transports.of(image)), offers)
+    return phase_sites((*always_watched(image), *transports.of(image)), _offers_of(image))
 
 
 def shows_certificates(plan: FilePlan) -> bool:

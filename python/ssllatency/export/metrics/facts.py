@@ -48,6 +48,7 @@ PLACES = {
     Fact.TICKETS_REFUSED: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "ticket"),
     Fact.CACHE_MISSES: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "cache_miss"),
     Fact.UNPHASED: FactPlace("ssllatency.handshake.unphased"),
+    Fact.UNKEYED: FactPlace("ssllatency.handshake.unkeyed"),
 }
 
 
@@ -72,7 +73,7 @@ def _rows(ending: Ending) -> Sequence[tuple[Fact, tuple[str, Labels]]]:
 def _is_known(group: Group, fact: Fact) -> bool:
     """Whether there are handshakes of which it is known. Refusals aren't where no lookup is ever seen: of libraries whose
     lookups can't be watched it is known which sessions were resumed, and no more."""
-    if fact is Fact.UNPHASED:
+    if fact in (Fact.UNPHASED, Fact.UNKEYED):
         return True
     if not group.facts.get(_KNOWN_OF.get(fact, fact)):
         return False

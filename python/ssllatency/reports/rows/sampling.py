@@ -65,7 +65,8 @@ def phases_sentence(handshakes: Handshakes, *, estimated: bool = True) -> str:
         else "in the others they are part of rest"
     )
     exact = _exact(handshakes.exact_share) or " --exact watches them in all."
-    return f"Phases but the private key's were watched in {watched} to keep within the budget: {meaning}.{exact}"
+    which = "Phases" if handshakes.unkeyed else "Phases but the private key's"
+    return f"{which} were watched in {watched} to keep within the budget: {meaning}.{exact}"
 
 
 def _exact(exact_share: float | None) -> str:

@@ -61,6 +61,31 @@ def test_no_second_costs_much_more_than_the_budget(load: str, part: float, littl
 
 
 @dataclass
+class Stopped(Paying):
+    """A server that does nothing for a moment after probes were removed, as the tracer has its processor then."""
+
+    stops_s: float = 0.05
+    goes_on_s: float = 0.0
+
+    def finish(self, tier: Tier) -> int:
+        ran_on = super().finish(tier)
+        self.goes_on_s = self.now_s + self.stops_s
+        return ran_on
+
+    def sleep(self, seconds: float) -> None:
+        self.little_s = math.inf if self.now_s < self.goes_on_s else 0.0
+        super().sleep(seconds)
+
+
+def test_what_little_is_seen_at_first_makes_no_long_window() -> None:
+    for seed in range(3):
+        server = Stopped({Tier.DATA: 0, Tier.BELOW: 60_000, Tier.HANDSHAKE: 20_000})  # 12 and 4 %
+        woken = Woken(server, tiers=(Tier.BELOW,), budget=BUDGET, seed=seed)
+        woken.run(RUN_S)
+        assert server.dearest_second() <= 1.3 * BUDGET
+
+
+@dataclass
 class Returning(Paying):
     """A server that has nothing to do from time to time."""
 
