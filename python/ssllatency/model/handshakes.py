@@ -404,7 +404,8 @@ class Tallies:
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
     in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't).
-    `unphased`: its phases are in REST, as they weren't watched, but for PRIVATE_KEY if it has that. `peer_left` and `undelivered`: as in Cause."""
+    `unphased`: its phases are in REST, as they weren't watched, but for PRIVATE_KEY if it has that. `peer_left`
+    and `undelivered`: as in Cause."""
 
     ended_s: float
     pid: int

@@ -81,8 +81,8 @@ def test_where_none_was_watched_nothing_is_estimated() -> None:
     group = _group(handshakes)
     assert group.estimated is group
     assert phases_sentence(handshakes) == (
-        "Phases were watched in 0 % of the handshakes (0 of 100) to keep within the budget: in the others they are part of rest."
-        " --exact watches them in all."
+        "Phases were watched in 0 % of the handshakes (0 of 100) to keep within the budget: in the others they are part of"
+        " rest. --exact watches them in all."
     )
     assert phases_sentence(_handshakes(0, keyed=True)).startswith("Phases but the private key's were watched in 0 % ")
 

@@ -25,11 +25,13 @@ _MOST_PATIENCE = 48  # strata with room for a tier until it is tried, where tria
 
 @dataclass(frozen=True)
 class Schedule:
-    """The next stratum and its window, in seconds; `gap_s`: the least time without probes before the window."""
+    """The next stratum and its window, in seconds; `gap_s`: the least time without probes before the window; `aim`: the part of
+    its processor time that who pays most is to pay in it."""
 
     stratum_s: float
     window_s: float
     gap_s: float
+    aim: float
 
 
 class Controller:
@@ -46,7 +48,6 @@ class Controller:
         self._seen_s = self._paid_s = 0.0  # how long windows were, and what tracing took in them of who paid most
         self._outside = 0.0  # what all others take
         self._at_work = 0.0  # what tracing took, in windows that saw work, of the time alone that who paid most has run
-        self._aim = budget * _AIM  # of all that is watched, when the next stratum was planned
         self._tool: float | None = None  # what the tracer itself took lately; not known before the first stratum has ended
         self._calm = 0
         self._resting = 0  # strata in which nobody worked
@@ -116,13 +117,13 @@ class Controller:
         whether some of what is in windows hasn't had one yet, which then comes soon, so that a run of seconds has it as
         well."""
         aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
-        self._aim = max(aim - (self._tool or 0.0), self._budget * _LEAST_BESIDE_TOOL)
+        aim = max(aim - (self._tool or 0.0), self._budget * _LEAST_BESIDE_TOOL)
         if self.wants_more:
             self._move(1)
         elif self._has_room_for_a_tier():
             self._move(-1)
             self._patience = min(2 * self._patience, _MOST_PATIENCE)
-        part = self._part()
+        part = self._part(aim)
         self._calm = self._calm + 1 if part > _SPARE else 0
         if self._calm >= _CALM:
             self._move(-1)
@@ -130,7 +131,7 @@ class Controller:
         if self.level and self._resting >= _RESTED and excess_s <= 0:
             self._move(-self.level)
         least_s = RESTING_STRATUM_S if rests else STRATUM_S
-        schedule = self._schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
+        schedule = self._schedule(aim, min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
         return replace(schedule, window_s=min(schedule.window_s, self._affordable_s)) if rests else schedule
 
     def _move(self, by: int) -> None:
@@ -145,13 +146,13 @@ class Controller:
         self._roomy = self._roomy + 1 if self.level and room else 0
         return self._roomy > self._patience
 
-    def window_s(self, stratum_s: float) -> float:
-        """The window of a stratum of that length, by what is known now of what tracing takes outside of it."""
-        return self._window_s(min(self._part(), 1.0), stratum_s)
+    def window_s(self, stratum_s: float, aim: float) -> float:
+        """The window of a stratum of that length and aim, by what is known now of what tracing takes outside of it."""
+        return self._window_s(min(self._part(aim), 1.0), stratum_s)
 
-    def _part(self) -> float:
+    def _part(self, aim: float) -> float:
         """In which part of the time what goes into windows may be probed."""
-        return max(self._budget * _LEAST_LEFT, self._aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
+        return max(self._budget * _LEAST_LEFT, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
 
     @property
     def _affordable_s(self) -> float:
@@ -160,11 +161,11 @@ class Controller:
         dearest = max(self._at_work, self.whole)
         return max(WINDOW_S, self._budget / dearest - self._beside_s) if dearest > self._budget else LONGEST_STRATUM_S
 
-    def _schedule(self, part: float, least_s: float, most_s: float) -> Schedule:
+    def _schedule(self, aim: float, part: float, least_s: float, most_s: float) -> Schedule:
         """The shortest stratum within these bounds that has room for a window, and for what its probes are hit beside it."""
         stratum_s = min(max(least_s, (WINDOW_S + self._beside_s) / part if part > 0 else most_s), most_s)
         gap_s = 1.0 - self._budget / self.whole if self.whole > self._budget else 0.0  # no second pays for two windows
-        return Schedule(stratum_s, self._window_s(part, stratum_s), gap_s)
+        return Schedule(stratum_s, self._window_s(part, stratum_s), gap_s, aim)
 
     def _window_s(self, part: float, stratum_s: float) -> float:
         return max(WINDOW_S, part * stratum_s - (self._beside_s if part < 1 else 0.0))

@@ -51,8 +51,8 @@ class _Phase(Enum):
 
 @dataclass
 class _Running:
-    """The stratum that runs: when it was planned, and what the processes had done by then; how long it is, when its window is
-    to open and shut, and when it ends.
+    """The stratum that runs: when it was planned, and what the processes had done by then; how long it is, its
+    `aim` as Schedule has it, when its window is to open and shut, and when it ends.
 
     `window` is what it has come to; `probed` the work done when its probes were set, and `between` from the plan until then.
     `seen`: all calls counted when the probes were removed. `outside`: the share that tracing took before the window, where that
@@ -65,6 +65,7 @@ class _Running:
     planned: Work
     probed: Work
     length_s: float = 0.0
+    aim: float = 0.0
     opens_s: float = 0.0
     shuts_s: float = 0.0
     ends_s: float = 0.0
@@ -307,6 +308,7 @@ class Windows:
             planned,
             planned,
             length_s=schedule.stratum_s,
+            aim=schedule.aim,
             opens_s=opens_s,
             shuts_s=opens_s + schedule.window_s,
             ends_s=begins_s + schedule.stratum_s,
@@ -361,7 +363,7 @@ class Windows:
         """Has the window that is to open end sooner where more is taken outside of it than was known when it was planned, as
         what was seen in the first moment of a load is little."""
         self._controller.heard(self._stratum.outside)
-        window_s = self._controller.window_s(self._stratum.length_s)
+        window_s = self._controller.window_s(self._stratum.length_s, self._stratum.aim)
         self._stratum.shuts_s = min(self._stratum.shuts_s, self._stratum.opens_s + window_s)
 
     def _ends_early(self) -> bool:

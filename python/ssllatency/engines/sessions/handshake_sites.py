@@ -96,7 +96,9 @@ def windowed_sites(image: TracedImage) -> tuple[Sites, Sites]:
     """The other sites at which phases begin and end, and those that tell what the client has offered: that only counts in
     handshakes whose phases are watched."""
     offers = _offers_of(image)
-    others = [replace(call, ends=()) if offers.get(call.callee) is Offer.TICKET else call for call in image.plan.handshake.calls]
+    others = [
+        replace(call, ends=()) if offers.get(call.callee) is Offer.TICKET else call for call in image.plan.handshake.calls
+    ]
     always_begins, always_ends = phase_sites(always_watched(image), offers)
     begins, ends = phase_sites(others, offers)
     return [one for one in begins if one not in always_begins], [one for one in ends if one not in always_ends]

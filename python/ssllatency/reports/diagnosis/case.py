@@ -54,7 +54,9 @@ class Case:
     def tells_sleep(self) -> bool:
         """Whether sleep is told from being ready to run, within the time off the processor: not in older measurements, which
         have no facts."""
-        return bool(self.group and self.group.facts.keys() - {Fact.UNPHASED, Fact.UNKEYED}) or self.had(Part.OFF_CPU_RUNNABLE) > 0
+        return (
+            bool(self.group and self.group.facts.keys() - {Fact.UNPHASED, Fact.UNKEYED}) or self.had(Part.OFF_CPU_RUNNABLE) > 0
+        )
 
     def fact(self, fact: Fact) -> int:
         """The sum of a fact."""
