@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QUIC: OpenSSL's own, of either side, and nginx's, whose handshakes OpenSSL makes. By Debian 13's OpenSSL, in its root."""
+"""QUIC: OpenSSL's own, of either side, as in curl, and that of nginx and haproxy, whose handshakes OpenSSL makes. By Debian 13's,
+in its root."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -15,9 +17,10 @@ import pytest
 
 from tests import foreign, machine
 from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.servers.debian import frontend_of_haproxy
 from tests.live.servers.named_certificates import bytes_of
 from tests.live.servers.nginx import make_certificate
-from tests.live.servers.roots import nginx_of
+from tests.live.servers.roots import haproxy_of, nginx_of
 from tests.live.victims.obedient import Obedient, obedient
 from tests.waiting import wait_for
 
@@ -27,6 +30,7 @@ TIMES, NAP_US = 40, 5_000
 REFUSED = ("failure", "no application protocol", "no application protocol", True)
 DISTRUSTED = ("failure", "certificate verify failed", "unknown CA", True)
 LEFT = "freed", "", False
+HOSTS, CURLS, CURL_DISTRUSTS = [f"host-{number}.test" for number in range(8)], 3, "60"
 
 
 @pytest.fixture
@@ -120,4 +124,83 @@ def test_handshakes_of_nginx_over_quic(certificates: Path, root: Path, retry: st
         assert {"private_key", "key_exchange", "wait_peer_or_server"} <= single["parts_ns"].keys()
     [served] = shakes.document["handshakes"]["certificates"]
     assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("retry", ["off", "on"])
+def test_handshakes_of_haproxy_over_quic(certificates: Path, root: Path, retry: str) -> None:
+    """As it counts them itself. Where it has addresses validated first, as it says it does, each still counts once: it begins
+    with the ClientHello that comes after that. A refused certificate it reads in QUIC's packets and frees the handshake."""
+    with (
+        haproxy_of(root, certificates, "ecdsa", "quic-force-retry" * (retry == "on")) as (pid, port, statistics),
+        quic(root, certificates) as (_, do),
+        Shakes(pid, options=("--by", "alpn,port,peer")) as shakes,
+    ):
+        for how in ("fine", "distrust"):
+            do(f"{TIMES} 0 {how} {port}")
+        wait_for(lambda: shakes.printed('"ending"') == 2 * TIMES)
+        told = frontend_of_haproxy(statistics)
+    assert endings(shakes.document) == {"success": int(told["h3sess"]), "abandoned": int(told["quic_transp_err_crypto_error"])}
+    assert endings(shakes.document) == {"success": TIMES, "abandoned": TIMES}
+    assert (int(told["quic_retry_validated"]) >= 2 * TIMES, told["quic_retry_sent"] == "0") == (
+        (retry == "on"),
+        (retry == "off"),
+    )
+    assert causes(shakes) == {("abandoned", *LEFT): TIMES}
+    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn", "peer")
+    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3", None)
+    assert Counter(labels_of(shakes.singles, *labels)) == {due: 2 * TIMES}
+    for single in shakes.singles:
+        assert {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))} == {"wait_peer_or_server"}
+        assert {"private_key", "key_exchange"} <= single["parts_ns"].keys()
+    [served] = shakes.document["handshakes"]["certificates"]
+    assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
+    assert served["certificate"]["size"] == bytes_of(certificates / "ecdsa.crt")
+    assert_books(shakes)
+
+
+@contextmanager
+def shell(root: Path) -> Iterator[Obedient]:
+    """One of the root that runs each line as a command. It maps the libraries of TLS that curl does, so that these are known
+    before curl is started."""
+    run = 'echo ready; while read -r line; do eval "$line"; echo done; done'
+    with obedient("chroot", root, "env", "LD_PRELOAD=libssl.so.3 libgnutls.so.30", "sh", "-c", run) as found:
+        yield found
+
+
+def curl(port: int, trusts: bool, said: str) -> str:
+    """The command that asks each of HOSTS, which are one server by HTTP/3, once, and leaves in a file which version of HTTP it
+    was answered by, and its exit code."""
+    resolved = (word for host in HOSTS for word in ("--resolve", f"{host}:{port}:127.0.0.1"))
+    asked = (word for host in HOSTS for word in ("-o", "/dev/null", f"https://{host}:{port}/"))
+    shown = ("-s", "-w", r"%{http_version}\n", *(("-k",) if trusts else ()))
+    return f"{shlex.join(('curl', '--http3-only', '--max-time', '20', *shown, *resolved, *asked))} >>{said}; echo $? >>{said}"
+
+
+@pytest.mark.parametrize("retry", ["off", "on"])
+def test_handshakes_of_curl_over_quic(certificates: Path, root: Path, retry: str) -> None:
+    """Of a client, by OpenSSL's own QUIC, as curl says how it went. Where its address is validated first, it is still one
+    handshake, which waits that long as well."""
+    times = CURLS * len(HOSTS)
+    with (
+        tempfile.NamedTemporaryFile("r", dir=root / "tmp", prefix="ssllatency-") as file,
+        haproxy_of(root, certificates, "ecdsa", "quic-force-retry" * (retry == "on")) as (_, port, statistics),
+        shell(root) as (parent, do),
+        Shakes(parent, options=("--role", "client", "--by", "sni,alpn,port,peer")) as shakes,
+    ):
+        for trusts in (True, False):
+            for _ in range(CURLS):
+                do(curl(port, trusts, f"/tmp/{Path(file.name).name}"))
+        told, said = frontend_of_haproxy(statistics), file.read()
+    assert said.split() == [*CURLS * [*len(HOSTS) * ["3"], "0"], *CURLS * [*len(HOSTS) * ["0"], CURL_DISTRUSTS]]
+    assert (told["h3sess"], told["quic_retry_sent"] == "0") == (str(times), retry == "off")
+    assert endings(shakes.document) == {"success": times, "failure": times}
+    assert causes(shakes) == {DISTRUSTED: times}
+    labels = ("role", "version", "cipher", "group", "sni", "alpn", "port", "peer")
+    due = ("client", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519")
+    assert Counter(labels_of(shakes.singles, *labels)) == {(*due, host, "h3", None, None): 2 * CURLS for host in HOSTS}
+    assert len({single["pid"] for single in shakes.singles}) == 2 * CURLS
+    for single in shakes.singles:
+        assert {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))} == {"wait_peer_or_server"}
+        assert {"key_exchange", "peer_verification"} <= single["parts_ns"].keys()
     assert_books(shakes)

@@ -71,16 +71,23 @@ frontend tls
 """
 
 
-def _haproxy_told(path: Path) -> Told:
-    def ask(question: str) -> str:
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(str(path))
-            asking.sendall(f"{question}\n".encode())
-            return asking.makefile().read()
+def _ask_haproxy(path: Path, question: str) -> str:
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(path))
+        asking.sendall(f"{question}\n".encode())
+        return asking.makefile().read()
 
-    connections = re.search(r"^CumSslConns: (\d+)$", ask("show info"), re.MULTILINE)
+
+def frontend_of_haproxy(path: Path) -> dict[str, str]:
+    """The statistics of its frontend, by its socket for such questions."""
+    rows = csv.DictReader(_ask_haproxy(path, "show stat").lstrip("# ").splitlines())
+    return next(row for row in rows if row["svname"] == "FRONTEND")
+
+
+def _haproxy_told(path: Path) -> Told:
+    connections = re.search(r"^CumSslConns: (\d+)$", _ask_haproxy(path, "show info"), re.MULTILINE)
     assert connections
-    frontend = next(row for row in csv.DictReader(ask("show stat").lstrip("# ").splitlines()) if row["svname"] == "FRONTEND")
+    frontend = frontend_of_haproxy(path)
     return {"handshakes": int(connections[1]), "requests": int(frontend["req_tot"]), "responses": int(frontend["hrsp_2xx"])}
 
 

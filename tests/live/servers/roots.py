@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nginx of another root, by chroot alone or in a container: mount, PID, UTS and IPC namespaces of its own, and that root as
-its only file system; and cgroups. Nothing stays behind: the namespaces end with the process that made them, and cgroups are
+"""The nginx and haproxy of another root, by chroot alone or nginx in a container: mount, PID, UTS and IPC namespaces of its own,
+and that root as its only file system; and cgroups. Nothing stays behind: the namespaces end with the process that made them, and cgroups are
 removed."""
 
 from __future__ import annotations
@@ -31,6 +31,21 @@ http {{
     server {{ listen 127.0.0.1:{port} ssl; {quic}ssl_certificate {kind}.crt; ssl_certificate_key {kind}.key;
               location / {{ return 200 "hello"; }} }}
 }}
+"""
+# haproxy's QUIC by an OpenSSL whose own interface for it haproxy doesn't know: without early data, which makes it limited.
+_HAPROXY = """
+global
+    limited-quic
+    nbthread 2
+    cluster-secret tests
+    stats socket /{folder}/stats
+defaults
+    mode http
+    timeout client 20s
+frontend tls
+    bind 127.0.0.1:{port} ssl crt /{folder}/both.pem alpn h2
+    bind quic4@127.0.0.1:{port} ssl crt /{folder}/both.pem alpn h3 curves X25519 {words}
+    http-request return status 200 content-type text/plain string hello
 """
 _NAMESPACES = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child")
 # As runtimes do it: the new root takes the place of the old one, which is gone for the processes within. The system calls are
@@ -84,6 +99,23 @@ def nginx_of(
                 yield master.pid, port
             finally:
                 (master.kill if contained else master.terminate)()
+
+
+@contextmanager
+def haproxy_of(root: Path, certificates: Path, kind: str, words: str = "") -> Iterator[tuple[int, int, Path]]:
+    """Its PID, the port of TLS over TCP and of QUIC, and the socket at which it tells its statistics; `words` are more of QUIC's
+    listener."""
+    pair = make_certificate(kind, certificates)
+    with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
+        folder, (port,) = f"tmp/{Path(made).name}", free_ports(1)
+        Path(made, "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
+        Path(made, "conf").write_text(_HAPROXY.format(folder=folder, port=port, words=words))
+        with subprocess.Popen(["chroot", root, "/usr/sbin/haproxy", "-db", "-f", f"/{folder}/conf"]) as process:
+            try:
+                until_it_serves(Client(port, TLS_1_3))
+                yield process.pid, port, Path(made, "stats")
+            finally:
+                process.terminate()
 
 
 @contextmanager
