@@ -12,7 +12,9 @@
 #include "handshakes/offload.bpf.h"
 #include "handshakes/tables.bpf.h"
 #include "handshakes/waits.bpf.h"
+#include "labels/quic.bpf.h"
 #include "running/blocking.bpf.h"
+#include "running/reads.bpf.h"
 #include "stacks/outcome.bpf.h"
 
 struct {
@@ -140,16 +142,28 @@ static __always_inline struct ssll_cause_key cause_of(const struct ssll_handshak
 	return cause;
 }
 
+/* A socket of TCP that its thread has read isn't one's over QUIC, whatever it was taken for. */
+static __always_inline void disown_of_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
+{
+	if (!handshake->socket || !is_of_quic(ssl, library))
+		return;
+	forget_arrivals(handshake);
+	disown(handshake);
+	handshake->flags &= ~(SSLL_FLAG_PEER * (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED));
+}
+
 /* Counts under its labels and its ending a handshake that is over and was seen whole. */
 static __always_inline void count_handshake(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library,
         const union handshake_end *how, __u64 now)
 {
 	struct ssll_labels labels = {.ending = how->ending, .library = handshake->library};
-	struct ssll_cause_key cause = cause_of(handshake, how);
 	bool of_go = handshake->flags & SSLL_FLAG_GOROUTINE; /* which no more probes would tell more of */
+	struct ssll_cause_key cause;
 	bool server = how->server;
 	__u64 state = 0;
 
+	disown_of_quic(handshake, ssl, library);
+	cause = cause_of(handshake, how);
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
 		count(&handshake_counters.slept);
 	if (handshake->flags & SSLL_FLAG_BOUNDED)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QUIC: OpenSSL's own, of either side, as in curl, and that of nginx and haproxy, whose handshakes OpenSSL makes. By Debian 13's,
-in its root."""
+"""QUIC: OpenSSL's own, of either side, as in curl, and that of nginx and haproxy, whose handshakes OpenSSL makes. By Debian
+13's, in its root."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -19,14 +21,14 @@ from tests import foreign, machine
 from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
 from tests.live.servers.debian import frontend_of_haproxy
 from tests.live.servers.named_certificates import bytes_of
-from tests.live.servers.nginx import make_certificate
+from tests.live.servers.nginx import free_ports, make_certificate
 from tests.live.servers.roots import haproxy_of, nginx_of
 from tests.live.victims.obedient import Obedient, obedient
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-TIMES, NAP_US = 40, 5_000
+TIMES, NAP_US, PAUSE_S = 40, 5_000, 0.03
 REFUSED = ("failure", "no application protocol", "no application protocol", True)
 DISTRUSTED = ("failure", "certificate verify failed", "unknown CA", True)
 LEFT = "freed", "", False
@@ -203,4 +205,25 @@ def test_handshakes_of_curl_over_quic(certificates: Path, root: Path, retry: str
     for single in shakes.singles:
         assert {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))} == {"wait_peer_or_server"}
         assert {"key_exchange", "peer_verification"} <= single["parts_ns"].keys()
+    assert_books(shakes)
+
+
+def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path, root: Path) -> None:
+    """A server that reads TCP in the same thread has its QUIC handshakes fed with something else: none waits for that."""
+    (plain,) = free_ports(1)
+    with (
+        nginx_of(root, certificates, "ecdsa", "X25519", quic=f"listen 127.0.0.1:{plain};") as (master, port),
+        quic(root, certificates) as (_, do),
+        Shakes(master) as shakes,
+        ExitStack() as kept,
+    ):
+        for _ in range(TIMES):
+            asking = kept.enter_context(closing(HTTPConnection("127.0.0.1", plain, timeout=10)))
+            asking.request("GET", "/")
+            assert asking.getresponse().read() == b"hello"
+            do(f"1 0 fine {port}")
+            time.sleep(PAUSE_S)
+    assert endings(shakes.document) == {"success": TIMES}
+    told = {part for single in shakes.singles for part in single["parts_ns"]}
+    assert {part for part in told if part.startswith(("wait", "queue", "round"))} == {"wait_peer_or_server"}
     assert_books(shakes)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nginx and haproxy of another root, by chroot alone or nginx in a container: mount, PID, UTS and IPC namespaces of its own,
-and that root as its only file system; and cgroups. Nothing stays behind: the namespaces end with the process that made them, and cgroups are
-removed."""
+"""The nginx of another root, by chroot alone or in a container: mount, PID, UTS and IPC namespaces of its own, and that root as
+its only file system; its haproxy, by chroot; and cgroups. Nothing stays behind: the namespaces end with the process that made
+them, and cgroups are removed."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def nginx_of(
 
 @contextmanager
 def haproxy_of(root: Path, certificates: Path, kind: str, words: str = "") -> Iterator[tuple[int, int, Path]]:
-    """Its PID, the port of TLS over TCP and of QUIC, and the socket at which it tells its statistics; `words` are more of QUIC's
-    listener."""
+    """Its PID, the port of TLS over TCP and of QUIC, and the socket at which it tells its statistics; `words` are more of what
+    QUIC's listener has."""
     pair = make_certificate(kind, certificates)
     with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
         folder, (port,) = f"tmp/{Path(made).name}", free_ports(1)
