@@ -291,6 +291,13 @@ struct ssll_endpoint {
 	__u32 peer;
 };
 
+/* The UDP ports at which a process has received from anybody, since it was seen to serve over QUIC. */
+struct ssll_datagrams {
+	__u64 since_ns;
+	__u32 port;    /* the first one; 0: none so far */
+	__u32 several; /* 1: there is another */
+};
+
 /* Operations that the plan of a run doesn't number, as cookies of calls have them. */
 enum ssll_operation {
 	SSLL_OPERATION_FREE = 253,          /* what frees an SSL: only its entry has a site, for at_exit */
@@ -609,12 +616,14 @@ struct ssll_handshake_counters {
 	__u64 watches_reads_ns;  /* written by user space: since when it is told what threads read; 0: it isn't */
 	__u64 watches_transfers; /* written by user space: 1 where it is told what receives and sends return */
 	__u64 without_socket;    /* handshakes of servers of which no socket is known */
-	__u64 ahead_since_ns;    /* since when the next is the least distance from the scheduler's clock to this one, */
-	__u64 ahead_ns;          /* which is a little more where the thread had run for a little, */
-	__u64 ahead_before_ns;   /* and that of the time before */
-	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
-	__u64 unexplained;       /* handshakes that failed, of which no error of the library's own was seen */
-	__u64 untold;            /* handshakes whose certificate isn't told, for want of room */
+	__u64 watches_datagrams_ns; /* written by user space: since when it is told what is received; 0: it isn't */
+	__u64 without_port;         /* processes that serve over QUIC, where ports are asked for */
+	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */
+	__u64 ahead_ns;             /* which is a little more where the thread had run for a little, */
+	__u64 ahead_before_ns;      /* and that of the time before */
+	__u64 excess_used; /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
+	__u64 unexplained; /* handshakes that failed, of which no error of the library's own was seen */
+	__u64 untold;      /* handshakes whose certificate isn't told, for want of room */
 };
 
 struct ssll_handshake_config {
@@ -629,6 +638,7 @@ _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
 _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
+_Static_assert(sizeof(struct ssll_datagrams) == 16, "datagrams");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
@@ -645,7 +655,7 @@ _Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
 _Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
 _Static_assert(sizeof(struct ssll_served_key) == 16, "served key");
 _Static_assert(sizeof(struct ssll_served) == 32, "served");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 216, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 232, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

@@ -143,6 +143,14 @@ int at_send(struct bpf_raw_tracepoint_args *ctx)
 	return note_transfer(ctx->args[0], ctx->args[1], ctx->args[2], SSLL_PART_WAIT_WINDOW);
 }
 
+/* As at_receive, for other programs than Go's. */
+SEC("raw_tracepoint/sock_recv_length")
+int at_datagram(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_datagram(ctx->args[0], ctx->args[1]);
+}
+
 SEC("raw_tracepoint/tcp_rcv_space_adjust")
 int at_read(struct bpf_raw_tracepoint_args *ctx)
 {

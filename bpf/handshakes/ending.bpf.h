@@ -7,6 +7,7 @@
 #define HANDSHAKES_ENDING_BPF_H
 
 #include "handshakes/certificates.bpf.h"
+#include "handshakes/datagrams.bpf.h"
 #include "handshakes/endpoints.bpf.h"
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
@@ -152,6 +153,18 @@ static __always_inline void disown_of_quic(struct ssll_handshake *handshake, __u
 	handshake->flags &= ~(SSLL_FLAG_PEER * (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED));
 }
 
+static __always_inline void find_port_of_quic(
+        const struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+{
+	__u32 port;
+
+	if (!is_asked_for(SSLL_LABEL_PORT) || is_known(labels, SSLL_LABEL_PORT) || !is_of_quic(ssl, library))
+		return;
+	port = port_of_datagrams(handshake->began_ns);
+	if (port)
+		set_label(labels, SSLL_LABEL_PORT, port);
+}
+
 /* Counts under its labels and its ending a handshake that is over and was seen whole. */
 static __always_inline void count_handshake(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library,
         const union handshake_end *how, __u64 now)
@@ -187,6 +200,8 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 		set_label(&labels, SSLL_LABEL_SIGNATURE, handshake->signature);
 	read_names(ssl, library, &labels);
 	find_endpoint(ssl, library, server, how->in_call, &labels);
+	if (server)
+		find_port_of_quic(handshake, ssl, library, &labels);
 	if (server && handshake_config.certificates)
 		note_certificate(ssl, library, &labels, own_socket(handshake, how->in_call),
 		        handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);

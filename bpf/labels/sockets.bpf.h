@@ -13,6 +13,7 @@ enum {
 	IPV4_SOCKET = 2,
 	IPV6_SOCKET = 10,
 	TCP = 6,
+	UDP = 17,
 	KIND_OF_FILE = 0170000,
 	SOCKET_FILE = 0140000,
 };
@@ -136,6 +137,15 @@ static __always_inline bool is_tcp(struct sock *sock)
 	__u32 family = BPF_CORE_READ(sock, __sk_common.skc_family);
 
 	return (family == IPV4_SOCKET || family == IPV6_SOCKET) && BPF_CORE_READ(sock, sk_protocol) == TCP;
+}
+
+/* Whether it is a UDP socket that takes what anybody sends. */
+static __always_inline bool is_open_udp(struct sock *sock)
+{
+	__u32 family = BPF_CORE_READ(sock, __sk_common.skc_family);
+
+	return (family == IPV4_SOCKET || family == IPV6_SOCKET) && BPF_CORE_READ(sock, sk_protocol) == UDP &&
+	       !BPF_CORE_READ(sock, __sk_common.skc_dport);
 }
 
 /* The sequence number behind the last byte that a TCP socket has received in order. */

@@ -661,6 +661,17 @@ class Counters(ctypes.Structure):
 assert ctypes.sizeof(Counters) == 88
 
 
+class Datagrams(ctypes.Structure):
+    _fields_ = (
+        ("since_ns", ctypes.c_uint64),
+        ("port", ctypes.c_uint32),
+        ("several", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Datagrams) == 16
+
+
 class Endpoint(ctypes.Structure):
     _fields_ = (
         ("known", ctypes.c_uint32),
@@ -866,6 +877,8 @@ class HandshakeCounters(ctypes.Structure):
         ("watches_reads_ns", ctypes.c_uint64),
         ("watches_transfers", ctypes.c_uint64),
         ("without_socket", ctypes.c_uint64),
+        ("watches_datagrams_ns", ctypes.c_uint64),
+        ("without_port", ctypes.c_uint64),
         ("ahead_since_ns", ctypes.c_uint64),
         ("ahead_ns", ctypes.c_uint64),
         ("ahead_before_ns", ctypes.c_uint64),
@@ -875,7 +888,7 @@ class HandshakeCounters(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 216
+assert ctypes.sizeof(HandshakeCounters) == 232
 
 
 class HandshakeKey(ctypes.Structure):

@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -112,15 +113,15 @@ def test_handshakes_of_nginx_over_quic(certificates: Path, root: Path, retry: st
     with (
         nginx_of(root, certificates, "ecdsa", "X25519", quic=f"quic_retry {retry};") as (master, port),
         quic(root, certificates) as (_, do),
-        Shakes(master, options=("--by", "alpn,port,peer")) as shakes,
+        Shakes(master, options=("--by", "alpn,peer")) as shakes,
     ):
         for how in ("fine", "protocol", "distrust"):
             do(f"{TIMES} 0 {how} {port}")
         wait_for(lambda: shakes.printed('"ending"') == 3 * TIMES)
     assert endings(shakes.document) == {"success": TIMES, "failure": TIMES, "abandoned": TIMES}
     assert causes(shakes) == {REFUSED: TIMES, ("abandoned", *LEFT): TIMES}
-    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn", "port", "peer")
-    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3", None, None)
+    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn", "peer")
+    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3", None)
     assert Counter(labels_of(shakes.ended("success"), *labels)) == {due: TIMES}
     for single in shakes.ended("success"):
         assert {"private_key", "key_exchange", "wait_peer_or_server"} <= single["parts_ns"].keys()
@@ -136,7 +137,7 @@ def test_handshakes_of_haproxy_over_quic(certificates: Path, root: Path, retry: 
     with (
         haproxy_of(root, certificates, "ecdsa", "quic-force-retry" * (retry == "on")) as (pid, port, statistics),
         quic(root, certificates) as (_, do),
-        Shakes(pid, options=("--by", "alpn,port,peer")) as shakes,
+        Shakes(pid, options=("--by", "alpn,peer")) as shakes,
     ):
         for how in ("fine", "distrust"):
             do(f"{TIMES} 0 {how} {port}")
@@ -226,4 +227,53 @@ def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path
     assert endings(shakes.document) == {"success": TIMES}
     told = {part for single in shakes.singles for part in single["parts_ns"]}
     assert {part for part in told if part.startswith(("wait", "queue", "round"))} == {"wait_peer_or_server"}
+    assert_books(shakes)
+
+
+def learn_port(shakes: Shakes, do: Callable[[str], None], port: int) -> int:
+    """Has handshakes made until it is known at which port they come in; how many they were."""
+    for made in count(1):
+        do(f"1 0 fine {port}")
+        wait_for(lambda: shakes.printed('"ending"') == made)  # noqa: B023 - it is over before the next
+        if shakes.printed(f'"port": "{port}"'):
+            break
+        time.sleep(PAUSE_S)
+    return made
+
+
+def test_ports_of_haproxy_over_quic(certificates: Path, root: Path) -> None:
+    """As all that it receives from anybody comes at one port, by several threads."""
+    with (
+        haproxy_of(root, certificates, "ecdsa") as (pid, port, _),
+        quic(root, certificates) as (_, do),
+        Shakes(pid, options=("--by", "port")) as shakes,
+    ):
+        first = learn_port(shakes, do, port)
+        do(f"{TIMES} 0 fine {port}")
+        wait_for(lambda: shakes.printed('"ending"') == first + TIMES)
+    assert endings(shakes.document) == {"success": first + TIMES}
+    assert labels_of(shakes.singles, "port") == [*(first - 1) * [(None,)], *(1 + TIMES) * [(str(port),)]]
+    assert_books(shakes)
+
+
+def test_a_second_port_of_quic_leaves_the_first_ones_handshakes(certificates: Path, root: Path) -> None:
+    """Which of the two one came in at isn't known from then on, and that is said; what was counted before stays."""
+    (other,) = free_ports(1)
+    with (
+        nginx_of(root, certificates, "ecdsa", "X25519", quic=f"listen 127.0.0.1:{other} quic;") as (master, port),
+        quic(root, certificates) as (_, do),
+        Shakes(master, options=("--by", "port")) as shakes,
+    ):
+        first = learn_port(shakes, do, port)
+        do(f"{TIMES} 0 fine {port}")
+        do(f"1 0 fine {other}")
+        do(f"{TIMES} 0 fine {port}")
+        wait_for(lambda: shakes.printed('"ending"') == first + 2 * TIMES + 1)
+    assert labels_of(shakes.singles, "port") == [
+        *(first - 1) * [(None,)],
+        *(1 + TIMES) * [(str(port),)],
+        *(1 + TIMES) * [(None,)],
+    ]
+    rows = {row["labels"]["port"]: row["count"] for row in shakes.document["handshakes"]["groups"]}
+    assert rows == {str(port): 1 + TIMES, None: first + TIMES}
     assert_books(shakes)

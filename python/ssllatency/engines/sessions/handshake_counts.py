@@ -24,6 +24,7 @@ from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import Batches, Group, Label, PollingThread, Single, Tallies
 
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
+_MOST_DATAGRAMS = 4096  # processes that serve over QUIC; of more no port is known
 _READS = 10  # at most; that a handshake ends while its row is read is one chance in thousands
 # The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
 # values of labels in four rows.
@@ -72,6 +73,13 @@ def _make_room_for_who(loaded: Loadable, request: HandshakeRequest, config: ctyp
     config.most_texts = texts - texts // 8
     if Label.PORT in by or Label.PEER in by:
         loaded.resize_map("endpoints", request.in_flight)
+    if Label.PORT in by:
+        loaded.resize_map("datagrams", _MOST_DATAGRAMS)
+
+
+def asks_for_port(request: HandshakeRequest) -> bool:
+    """Whether rows or single handshakes have ports."""
+    return Label.PORT in (*request.by, *_singles_by(request))
 
 
 def _singles_by(request: HandshakeRequest) -> tuple[Label, ...]:
@@ -128,6 +136,7 @@ class Counts:
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
         self._processes = loaded.map("processes", 4, size(abi.Process))
+        self._datagrams = loaded.map("datagrams", 4, size(abi.Datagrams))
         self._comms: dict[int, str] = {}
         self._dropped = 0
         self.in_flight = InFlight(loaded)
@@ -201,4 +210,5 @@ class Counts:
         self.certificates.forget(pids)
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
+            self._datagrams.delete(pid.to_bytes(4, "little"))
             self._comms.pop(pid, None)

@@ -17,7 +17,7 @@ from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.probing import Programs
-from ssllatency.engines.attach.program_choice import TRACEPOINTS_OF_GO
+from ssllatency.engines.attach.program_choice import TRACEPOINT_OF_QUIC, TRACEPOINTS_OF_GO
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.goroutines import Goroutines
@@ -28,7 +28,7 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import threads_cpu_s
 from ssllatency.engines.read.library_names import names_in
 from ssllatency.engines.sessions import arrivals
-from ssllatency.engines.sessions.handshake_counts import Counts, make_room
+from ssllatency.engines.sessions.handshake_counts import Counts, asks_for_port, make_room
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
     Transports,
@@ -82,7 +82,9 @@ def _more_of_go(request: HandshakeRequest) -> tuple[str, ...]:
 
 
 def _tracepoints(request: HandshakeRequest) -> tuple[str, ...]:
-    return (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *(TRACEPOINTS_OF_GO if _more_of_go(request) else ()))
+    of_go = TRACEPOINTS_OF_GO if _more_of_go(request) else ()
+    of_quic = (TRACEPOINT_OF_QUIC,) if asks_for_port(request) else ()
+    return (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *of_go, *of_quic)
 
 
 @dataclass
