@@ -11,15 +11,17 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from tests import foreign, machine
 from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.links.link import Link
 from tests.live.servers.debian import frontend_of_haproxy
 from tests.live.servers.named_certificates import bytes_of
 from tests.live.servers.nginx import free_ports, make_certificate
@@ -30,6 +32,7 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.usefixtures("tracing")
 
 TIMES, NAP_US, PAUSE_S = 40, 5_000, 0.03
+FEW, FAR_S = 5, 0.1
 REFUSED = ("failure", "no application protocol", "no application protocol", True)
 DISTRUSTED = ("failure", "certificate verify failed", "unknown CA", True)
 LEFT = "freed", "", False
@@ -276,4 +279,42 @@ def test_a_second_port_of_quic_leaves_the_first_ones_handshakes(certificates: Pa
     ]
     rows = {row["labels"]["port"]: row["count"] for row in shakes.document["handshakes"]["groups"]}
     assert rows == {str(port): 1 + TIMES, None: first + TIMES}
+    assert_books(shakes)
+
+
+@contextmanager
+def nginx_by_retry(root: Path, certificates: Path, retry: str) -> Iterator[tuple[int, int]]:
+    """Its PID and port."""
+    with nginx_of(root, certificates, "ecdsa", "X25519", quic=f"quic_retry {retry};") as found:
+        yield found
+
+
+@contextmanager
+def haproxy_by_retry(root: Path, certificates: Path, retry: str) -> Iterator[tuple[int, int]]:
+    """The same."""
+    with haproxy_of(root, certificates, "ecdsa", "quic-force-retry" * (retry == "on")) as (pid, port, _):
+        yield pid, port
+
+
+@pytest.mark.parametrize("server", [nginx_by_retry, haproxy_by_retry])
+@pytest.mark.parametrize(("retry", "round_trips"), [("off", 1), ("on", 2)])
+def test_the_round_trip_of_an_address_validation(
+    certificates: Path, root: Path, server: Callable[..., AbstractContextManager[tuple[int, int]]], retry: str, round_trips: int
+) -> None:
+    """Is in the client's wait for its peer, and in nothing of the server's, whose handshake begins after it. Clients are so far
+    away that each round trip shows."""
+    with Link() as link, ExitStack() as opened:
+        with link.at_server():
+            pid, port = opened.enter_context(server(root, certificates, retry))
+        with link.at_client():
+            client, do = opened.enter_context(quic(root, certificates))
+        link.set(FAR_S / 2)
+        with Shakes(pid, client, options=("--role", "any")) as shakes:
+            do(f"{FEW} 0 short {port}")
+            wait_for(lambda: shakes.printed('"ending"') == 2 * FEW)
+    assert Counter(labels_of(shakes.ended("success"), "role")) == {("server",): FEW, ("client",): FEW}
+    waits: dict[str, list[float]] = {role: [] for role in ("server", "client")}
+    for single in shakes.singles:
+        waits[single["labels"]["role"]].append(single["parts_ns"]["wait_peer_or_server"] / 1e9)
+    assert {role: round(median(seconds) / FAR_S) for role, seconds in waits.items()} == {"server": 1, "client": round_trips}
     assert_books(shakes)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Server and client of QUIC in one process, by OpenSSL 3.5 or later: usage quic CERTIFICATE KEY. It says "ready", then for each
 // line "N US HOW" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so
-// many microseconds, and says "done". HOW is "fine"; "distrust", where clients trust nobody; or "protocol", where theirs isn't
-// the server's. After "N US HOW PORT" clients connect to another server, of HTTP/3, and take no nap. The functions that this
-// machine's own headers may not have are declared here.
+// many microseconds, and says "done". HOW is "fine"; "short", the same with a ClientHello of one packet, as it has no key of
+// ML-KEM; "distrust", where clients trust nobody; or "protocol", where theirs isn't the server's. After "N US HOW PORT" clients
+// connect to another server, of HTTP/3, and take no nap. The functions that this machine's own headers may not have are declared
+// here.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -49,16 +50,21 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *l
 	return SSL_TLSEXT_ERR_OK;
 }
 
-static int udp_socket(struct sockaddr_in *where)
+static int udp_socket(struct sockaddr_in *where, in_addr_t address)
 {
 	socklen_t length = sizeof(*where);
 	int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
 
-	*where = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*where = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
 	expect(descriptor >= 0 && bind(descriptor, (struct sockaddr *)where, length) == 0 &&
 	                getsockname(descriptor, (struct sockaddr *)where, &length) == 0,
 	        "socket");
 	return descriptor;
+}
+
+static bool is_fine(const char *how)
+{
+	return strcmp(how, "fine") == 0 || strcmp(how, "short") == 0;
 }
 
 /* Whether the handshake is over, as it should be then: done, or else given up. */
@@ -82,6 +88,8 @@ static SSL *new_client(
 	expect(SSL_set_blocking_mode(client, 0) && SSL_set1_initial_peer_addr(client, peer) &&
 	                SSL_set_alpn_protos(client, protocol, sizeof(own)) == 0,
 	        "client");
+	if (strcmp(how, "short") == 0)
+		expect(SSL_set1_groups_list(client, "X25519") == 1, "groups");
 	SSL_set_verify(client, strcmp(how, "distrust") == 0 ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
 	BIO_ADDR_free(peer);
 	return client;
@@ -91,11 +99,11 @@ static void connect_to(SSL_CTX *clients, const char *how, int port)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)},
 	                   from;
-	int descriptor = udp_socket(&from);
+	int descriptor = udp_socket(&from, INADDR_ANY);
 	SSL *client = new_client(clients, descriptor, &at, http3, how);
 	int turns = 100000;
 
-	while (turns-- && !is_over(client, strcmp(how, "fine") == 0))
+	while (turns-- && !is_over(client, is_fine(how)))
 		usleep(50);
 	expect(turns > 0, "handshake");
 	for (turns = 100; turns--; usleep(50)) /* the server hears of the end meanwhile */
@@ -109,8 +117,8 @@ static void connect_to(SSL_CTX *clients, const char *how, int port)
 static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us, const char *how)
 {
 	struct sockaddr_in at, from;
-	int server_end = udp_socket(&at), client_end = udp_socket(&from);
-	bool fine = strcmp(how, "fine") == 0, done = false, served = false;
+	int server_end = udp_socket(&at, INADDR_LOOPBACK), client_end = udp_socket(&from, INADDR_LOOPBACK);
+	bool fine = is_fine(how), done = false, served = false;
 	SSL *listener = SSL_new_listener(servers, 0), *server = NULL;
 	SSL *client = new_client(clients, client_end, &at, own, how);
 
