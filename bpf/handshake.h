@@ -411,6 +411,7 @@ struct ssll_thread {
 	struct ssll_clocks clocks; /* as they stood when it was last asked */
 	__u64 read_socket;         /* from which it has read outside of calls since the last one; all ones: from several */
 	struct ssll_turn turn;     /* of the goroutine whose handshake's call began at `call` */
+	__u64 speaks_quic;         /* 1: it has ended a handshake over QUIC */
 };
 
 /*

@@ -146,7 +146,13 @@ static __always_inline struct ssll_cause_key cause_of(const struct ssll_handshak
 /* A socket of TCP that its thread has read isn't one's over QUIC, whatever it was taken for. */
 static __always_inline void disown_of_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
 {
-	if (!handshake->socket || !is_of_quic(ssl, library))
+	struct ssll_thread *thread = find_thread();
+
+	if (!is_of_quic(ssl, library))
+		return;
+	if (thread)
+		thread->speaks_quic = 1;
+	if (!handshake->socket)
 		return;
 	forget_arrivals(handshake);
 	disown(handshake);

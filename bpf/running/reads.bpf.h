@@ -5,7 +5,8 @@
  *
  * Only a connection that was asked for by its peer counts, and only one that no other handshake has. A read within a call tells
  * its socket, but for those in callbacks. Before a call, it is the socket that its thread has read since its last call, if that
- * was one alone; and a handshake whose calls follow reads of different sockets has none.
+ * was one alone; and a handshake whose calls follow reads of different sockets has none. Nor has one in a thread that makes
+ * handshakes over QUIC, which are fed with datagrams: whether it is one of these isn't known before it ends.
  */
 #ifndef READS_BPF_H
 #define READS_BPF_H
@@ -117,7 +118,7 @@ __noinline int own_fed(struct ssll_handshake *handshake, struct ssll_thread *thr
 		return 0;
 	socket = thread->read_socket;
 	thread->read_socket = 0;
-	if (!socket || socket == SEVERAL_SOCKETS || socket == handshake->socket)
+	if (!socket || socket == SEVERAL_SOCKETS || socket == handshake->socket || thread->speaks_quic)
 		return 0;
 	if (handshake->socket) {
 		if (handshake->flags & SSLL_FLAG_FED)

@@ -1233,10 +1233,11 @@ class Thread(ctypes.Structure):
         ("clocks", Clocks),
         ("read_socket", ctypes.c_uint64),
         ("turn", Turn),
+        ("speaks_quic", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 272
+assert ctypes.sizeof(Thread) == 280
 
 
 class WhoConfig(ctypes.Structure):

@@ -213,7 +213,8 @@ def test_handshakes_of_curl_over_quic(certificates: Path, root: Path, retry: str
 
 
 def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path, root: Path) -> None:
-    """A server that reads TCP in the same thread has its QUIC handshakes fed with something else: none waits for that."""
+    """A server that reads TCP in the same thread has its QUIC handshakes fed with something else: none waits for that, be it
+    refused before a protocol of QUIC is agreed on."""
     (plain,) = free_ports(1)
     with (
         nginx_of(root, certificates, "ecdsa", "X25519", quic=f"listen 127.0.0.1:{plain};") as (master, port),
@@ -221,13 +222,13 @@ def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path
         Shakes(master) as shakes,
         ExitStack() as kept,
     ):
-        for _ in range(TIMES):
+        for how in TIMES * ["fine"] + TIMES * ["protocol"]:
             asking = kept.enter_context(closing(HTTPConnection("127.0.0.1", plain, timeout=10)))
             asking.request("GET", "/")
             assert asking.getresponse().read() == b"hello"
-            do(f"1 0 fine {port}")
+            do(f"1 0 {how} {port}")
             time.sleep(PAUSE_S)
-    assert endings(shakes.document) == {"success": TIMES}
+    assert endings(shakes.document) == {"success": TIMES, "failure": TIMES}
     told = {part for single in shakes.singles for part in single["parts_ns"]}
     assert {part for part in told if part.startswith(("wait", "queue", "round"))} == {"wait_peer_or_server"}
     assert_books(shakes)

@@ -62,7 +62,8 @@ def _by(*tests: str, but: str = "") -> Proven:
 
 _OPENSSL, _OTHER, _LIBRARIES = "live/handshakes", "live/libraries", "unit/probes/libraries"
 _QUIC = f"{_OTHER}/test_quic.py::test_handshakes_of_quic"
-_QUIC_NGINX = f"{_OTHER}/test_quic.py::test_handshakes_of_nginx_over_quic"
+_OVER_QUIC = (_QUIC, "test_handshakes_of_nginx_over_quic", "test_handshakes_of_haproxy_over_quic")
+_CURL = "test_handshakes_of_curl_over_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _STRIPPED = f"{_OTHER}/test_static.py::test_stripped_openssl"
 _LINKED = f"{_OTHER}/test_linked.py"
@@ -146,20 +147,30 @@ ROWS = (
     Row(
         "OpenSSL",
         "3.5, QUIC",
-        "shared, stripped; its own QUIC, and nginx's",
+        "shared, stripped; its own QUIC, as in curl, and that of nginx and haproxy",
         {
-            **dict.fromkeys(("calls", "handshakes", "private key", "phases"), _by(_QUIC, _QUIC_NGINX)),
-            "clients": _by(_QUIC),
-            "waits": _by(_QUIC, but="when a packet arrived isn't seen, so it is *wait: peer or server*"),
-            "labels": _by(_QUIC, _QUIC_NGINX, but="port and peer aren't seen, as none of its sockets is one connection's"),
+            **dict.fromkeys(("calls", "handshakes", "private key", "phases"), _by(*_OVER_QUIC)),
+            "clients": _by(_QUIC, _CURL),
+            "waits": _by(
+                *_OVER_QUIC,
+                "test_the_round_trip_of_an_address_validation",
+                "test_requests_without_tls_are_not_taken_for_those_of_quic",
+                but="when a packet arrived isn't seen, so it is *wait: peer or server*",
+            ),
+            "labels": _by(
+                *_OVER_QUIC,
+                _CURL,
+                "test_ports_of_haproxy_over_quic",
+                "test_a_second_port_of_quic_leaves_the_first_ones_handshakes",
+                but="the peer isn't seen, and the port only of a server that takes datagrams at one",
+            ),
             "reasons": _by(
-                _QUIC.replace("test_handshakes_of_quic", "test_failures_of_quic_have_their_reasons"),
-                _QUIC_NGINX,
+                *_OVER_QUIC,
+                _CURL,
+                "test_failures_of_quic_have_their_reasons",
                 but="of the side that refuses; the other one's is given up, as QUIC takes the alert there",
             ),
-            "certificates": _by(
-                _QUIC.replace("test_handshakes_of_quic", "test_the_certificate_that_is_served_over_quic"), _QUIC_NGINX
-            ),
+            "certificates": _by(*_OVER_QUIC, "test_the_certificate_that_is_served_over_quic"),
             "aarch64": _ARM_OPENSSL,
         },
     ),
@@ -331,6 +342,7 @@ ROWS = (
             ),
             "labels": _by(
                 f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
+                "live/go/test_go_servers.py::test_each_handshake_of_caddy_is_counted",
                 but="the group is known since Go 1.23 only",
             ),
             "certificates": _by("live/go/test_go_certificates.py::test_the_certificate_that_caddy_was_given"),
