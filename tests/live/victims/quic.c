@@ -3,8 +3,8 @@
 // line "N US HOW" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so
 // many microseconds, and says "done". HOW is "fine"; "short", the same with a ClientHello of one packet, as it has no key of
 // ML-KEM; "distrust", where clients trust nobody; or "protocol", where theirs isn't the server's. After "N US HOW PORT" clients
-// connect to another server, of HTTP/3, and take no nap. The functions that this machine's own headers may not have are declared
-// here.
+// connect to another server, of HTTP/3, and take no nap. The functions that this machine's own headers may not have are
+// declared here.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
