@@ -148,7 +148,7 @@ static __always_inline void disown_of_quic(struct ssll_handshake *handshake, __u
 {
 	struct ssll_thread *thread = find_thread();
 
-	if (!is_of_quic(ssl, library))
+	if (own_socket(handshake, true) || !is_of_quic(ssl, library)) /* what a library reads itself is TCP */
 		return;
 	if (thread)
 		thread->speaks_quic = 1;
