@@ -442,6 +442,7 @@ struct ssll_counters {
 	__u64 shut;           /* written by user space: enum ssll_shut */
 	__u64 left;           /* calls of Go functions that a panic or runtime.Goexit has left */
 	__u64 dropped_ns[3];  /* written by user space, by tier: Go's calls that began before don't count any more */
+	__u64 in_other;       /* calls that count in other_series */
 };
 
 /* Set once, before loading. */
@@ -498,7 +499,7 @@ _Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES + 4 * SSLL_G
 _Static_assert(sizeof(struct ssll_goroutine_key) == 16, "goroutine key");
 _Static_assert(sizeof(struct ssll_frame) == 24, "frame");
 _Static_assert(sizeof(struct ssll_goroutine) == 16 + 24 * SSLL_FRAMES, "goroutine");
-_Static_assert(sizeof(struct ssll_counters) == 88, "counters");
+_Static_assert(sizeof(struct ssll_counters) == 96, "counters");
 _Static_assert(sizeof(struct ssll_config) == 48, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");
 _Static_assert(sizeof(struct ssll_event) == 80, "event");

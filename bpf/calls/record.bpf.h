@@ -15,6 +15,16 @@ struct {
 	__type(value, struct ssll_series);
 } series SEC(".maps");
 
+/* The rows of "other", made by user space, which looks at them once something counts there: they are many, and nearly always
+ * empty. */
+struct {
+	SSLL_MAP(other_series);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct ssll_series_key);
+	__type(value, struct ssll_series);
+} other_series SEC(".maps");
+
 struct {
 	SSLL_MAP(blank);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -63,7 +73,7 @@ static __noinline bool add_process(__u32 tgid)
 	return !bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
 }
 
-/* The row of `key`, or past the maximum of processes or rows the one of "other", which user space made beforehand. */
+/* The row of `key`, or past the maximum of processes or rows the one of "other". */
 static __always_inline struct ssll_series *find_series(struct ssll_series_key *key)
 {
 	struct ssll_series *row = bpf_map_lookup_elem(&series, key);
@@ -76,7 +86,8 @@ static __always_inline struct ssll_series *find_series(struct ssll_series_key *k
 		return row;
 	bpf_map_update_elem(&folded, &key->tgid, &one, BPF_ANY);
 	key->tgid = 0;
-	return bpf_map_lookup_elem(&series, key);
+	count(&counters.in_other);
+	return bpf_map_lookup_elem(&other_series, key);
 }
 
 __noinline int record_call(__u64 operation, __u64 outcome, __u64 reason, __u64 duration_ns)

@@ -655,10 +655,11 @@ class Counters(ctypes.Structure):
         ("shut", ctypes.c_uint64),
         ("left", ctypes.c_uint64),
         ("dropped_ns", ctypes.c_uint64 * 3),
+        ("in_other", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Counters) == 88
+assert ctypes.sizeof(Counters) == 96
 
 
 class Datagrams(ctypes.Structure):
@@ -1271,6 +1272,7 @@ MAPS = {
     "libraries": MapShape(2, 4, 816, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
+    "other_series": MapShape(1, 8, 4688, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),
     "processes": MapShape(1, 4, 16, 256, 0),
     "raised": MapShape(9, 4, 8, 4096, 0),

@@ -109,17 +109,19 @@ class TraceSession:
                 f"the linear histogram has at most {abi.Geometry.LINEAR_BUCKETS.value} buckets: take wider steps.", 2
             )
         set_linear(opened.section(".rodata.config", abi.Config), linear)
-        opened.resize_map("series", ROWS + len(self._other_rows()))
+        opened.resize_map("series", ROWS)
+        opened.resize_map("other_series", max(1, len(self._other_rows())))
         opened.resize_map("processes", self._request.maximum_processes)
 
     def _fill_maps(self) -> None:
         loaded = self.attachment.object
-        self._series = loaded.map("series", ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series))
+        sizes = ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series)
+        self._series, self._other = loaded.map("series", *sizes), loaded.map("other_series", *sizes)
         self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
         self._folded = loaded.map("folded", 4, 1)
         blank = abi.Series()
         for key in self._other_rows():
-            self._series.update(key, blank)
+            self._other.update(key, blank)
 
     def _other_rows(self) -> list[abi.SeriesKey]:
         """The keys of the rows of "other"."""
@@ -186,7 +188,7 @@ class TraceSession:
     def _totals(self) -> dict[Function, ExponentialHistogram]:
         """All calls that were counted so far, or by the reading that is being made, by function and outcome."""
         parts = {called: list(forgotten) for called, forgotten in self._forgotten.items()}
-        for _, row in self._rows.last if self._reads else self._rows.read(self._series.views()):
+        for _, row in self._rows.last if self._reads else self._rows.read(self._views()):
             if row:
                 parts.setdefault(self._called(row), []).append(row.exponential)
         return self._sums.of(parts)
@@ -228,9 +230,15 @@ class TraceSession:
             self._reads = False
 
     def _read_series(self, interval: int) -> Iterator[Series]:
-        for _, row in self._rows.read(self._series.views()):
+        for _, row in self._rows.read(self._views()):
             if row:
                 yield row.series(self._extremes.take(row.key, row.marks, interval))
+
+    def _views(self) -> Iterator[tuple[bytes, memoryview]]:
+        """The rows that count anything; those of "other" only once a call counts there."""
+        yield from self._series.views()
+        if self.attachment.counters.in_other:
+            yield from self._other.views()
 
     def _losses(self) -> Losses:
         return replace(self.attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))
