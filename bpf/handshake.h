@@ -473,10 +473,12 @@ struct ssll_workers {
 	__u32 tids[SSLL_WORKERS];
 };
 
-/* `changes` counts whatever was counted in the row, once all of it is there. Of the successful handshakes of the row: how many
- * were resumed, of so many of which that is known. */
+/* `begun` counts whatever is counted in the row before any of it is there, `changes` once all of it is: where the latter, read
+ * before the rest, is the former, read after it, all that was read is of the same handshakes. Of the successful handshakes of
+ * the row: how many were resumed, of so many of which that is known. */
 struct ssll_handshake_row {
 	struct ssll_times parts[SSLL_PARTS];
+	__u64 begun;
 	__u64 changes;
 	__u64 resumed;
 	__u64 resumption_known;

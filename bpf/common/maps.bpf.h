@@ -45,6 +45,15 @@ static __always_inline void count(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
+/* The same, after whatever was written before, and before whatever is written later: only the instruction that fetches keeps
+ * that order on every processor. */
+static __always_inline void count_in_order(__u64 *counter)
+{
+	__u64 before = __sync_fetch_and_add(counter, 1);
+
+	asm volatile("" ::"r"(before));
+}
+
 #ifndef lookup_or_init /* bcc's is a macro, which knows the map's type */
 /* The map's value at the key, made as `init` at its first use; NULL where there is no room, or no `init`. */
 static __always_inline void *lookup_or_init(void *map, const void *key, const void *init)

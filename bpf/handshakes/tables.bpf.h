@@ -209,10 +209,11 @@ static __noinline __u32 add_times(const struct ssll_labels *labels, const struct
 		count(&counters.map_full);
 		return 0;
 	}
+	count_in_order(&row->begun);
 	add_row(row, handshake);
 	add_resumption(row, labels);
 	add_facts(row, handshake, labels);
-	count(&row->changes);
+	count_in_order(&row->changes);
 	return key.labels.values[SSLL_LABEL_PROCESS];
 }
 

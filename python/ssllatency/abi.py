@@ -921,6 +921,7 @@ assert ctypes.sizeof(Times) == 3904
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
         ("parts", Times * 35),
+        ("begun", ctypes.c_uint64),
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),

@@ -320,13 +320,13 @@ class Group:
     @cached_property
     def adds_up(self) -> bool:
         """Whether all parts are of the same handshakes: not where they were read while one was being counted."""
-        counts = {part: times.count for part, times in self.parts.items()}
-        count = counts[Part.WALL]
-        if any(counts.get(part) != count for part in EVERY):
+        count = self.parts[Part.WALL].count
+        counts = [times.exponential.count for times in self.parts.values()]
+        if max(counts) != count or any(part not in self.parts or self.parts[part].count != count for part in EVERY):
             return False
-        sums = unequal_sum({part: times.total_ns for part, times in self.parts.items()})
-        resumption = self.resumed <= self.resumption_known <= count
-        return not sums and resumption and max(counts.values()) == count
+        if unequal_sum({part: times.total_ns for part, times in self.parts.items()}):
+            return False
+        return self.resumed <= self.resumption_known <= count
 
 
 def whole_part(groups: Iterable[Group]) -> Part:

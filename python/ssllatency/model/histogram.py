@@ -143,6 +143,7 @@ class ExponentialHistogram:
     grid: Grid = Grid.SECONDS
     scale: ClassVar[int] = SCALE
     _packed: ClassVar[int | None] = None  # of one that is kept as a number
+    _counted: ClassVar[int | None] = None  # the number of calls, once it was asked for
 
     def __post_init__(self) -> None:
         _no_negative((*self.counts, self.underflow, self.overflow))
@@ -286,14 +287,13 @@ class ExponentialHistogram:
     @property
     def count(self) -> int:
         """Number of calls."""
-        if self._packed is None:
-            return self._count
-        # Of the words of a number the sum is what is left of it beside multiples of 2^64 - 1, as of digits beside nines.
-        return self.underflow + self._packed % _ALL_ONES + self.overflow
-
-    @cached_property
-    def _count(self) -> int:
-        return self.underflow + sum(self.counts) + self.overflow
+        count = self._counted
+        if count is None:
+            # Of the words of a number the sum is what is left of it beside multiples of 2^64 - 1, as of digits beside nines.
+            inner = sum(self.counts) if self._packed is None else self._packed % _ALL_ONES
+            count = self.underflow + inner + self.overflow
+            _set(self, "_counted", count)
+        return count
 
     @property
     def by_bucket(self) -> dict[int, int]:

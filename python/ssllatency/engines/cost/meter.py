@@ -137,20 +137,12 @@ class CostMeter:
         traced = self._pids()
         return set(hits.by_slot) if traced is None else {slot_of(pid) for pid in (*traced, *seen)}
 
-    def _run_ns(self, counts: Sequence[int]) -> int | None:
-        """The time of the programs at so many hits; None where that isn't known."""
-        number, mean_ns = sum(counts), self._run_time.mean_ns
-        return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
-
-    def _whole_ns(self, counts: Sequence[int], costs: HitCosts) -> int:
-        """The time of so many hits, with the programs."""
-        return cost_ns(counts, costs) + (self._run_ns(counts) or 0)
-
     def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> TracingCost:
         slots = self._slots(hits, seen)
         others = added(counts for slot, counts in hits.by_slot.items() if slot not in slots)
         own = hits.of_slots(slots)
         costs = costs_amid(own, costs, self._times.total_ns)
+        mean_ns = self._run_time.mean_ns  # asked once, as each time the kernel's statistics of all programs may be read
 
         by_slot: dict[int, list[int]] = {}
         for pid in sorted(seen):
@@ -159,16 +151,16 @@ class CostMeter:
         return TracingCost(
             hits=sum(own),
             kernel_ns=cost_ns(own, costs),
-            run_ns=self._run_ns(own),
+            run_ns=_run_ns(own, mean_ns),
             cpu_ns=self._times.total_ns,
             other_hits=sum(others),
-            other_ns=self._whole_ns(others, costs),
+            other_ns=_whole_ns(others, costs, mean_ns),
             elsewhere_ns=self.elsewhere_ns(),
             processes=tuple(
-                ProcessCost(pid, sum(counts), cost_ns(counts, costs), self._run_ns(counts), self._times.of(pid))
+                ProcessCost(pid, sum(counts), cost_ns(counts, costs), _run_ns(counts, mean_ns), self._times.of(pid))
                 for pid, counts in alone
             ),
-            cores=tuple(CoreCost(core, self._whole_ns(counts, costs)) for core, counts in sorted(hits.by_core.items())),
+            cores=tuple(CoreCost(core, _whole_ns(counts, costs, mean_ns)) for core, counts in sorted(hits.by_core.items())),
         )
 
     def elsewhere_ns(self) -> int:
@@ -178,6 +170,17 @@ class CostMeter:
     def close(self) -> None:
         """Ends the measuring; may be called twice."""
         self._run_time.close()
+
+
+def _run_ns(counts: Sequence[int], mean_ns: float | None) -> int | None:
+    """The time of the programs at so many hits, by what a run takes; None where that isn't known."""
+    number = sum(counts)
+    return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
+
+
+def _whole_ns(counts: Sequence[int], costs: HitCosts, mean_ns: float | None) -> int:
+    """The time of so many hits, with the programs."""
+    return cost_ns(counts, costs) + (_run_ns(counts, mean_ns) or 0)
 
 
 def _asked_aside(ask: Callable[[], HitCosts | None]) -> Callable[[], HitCosts | None]:

@@ -4,7 +4,8 @@ part, and nothing else: of a row's 130 KB few are ever filled, and most rows are
 of memory that hold something are copied: it is the way from memory that takes time.
 
 A part is read from its end to its beginning, against the order in which the programs count: where that happens meanwhile, the
-end is another one the next time, and the part is read again.
+end is another one the next time, and the part is read again. Whether it did is told by two numbers, of what was begun to be
+counted and of what was counted: where they are the same nobody has to look whether the parts add up.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
+from ssllatency.engines.bpf.ordering import keep_order
 from ssllatency.engines.read.collect import Marks
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.model.handshakes import Fact, Group, Label, LabelValue, Part, Times
@@ -33,7 +35,7 @@ _IN_ORDER = tuple(Part)
 # What is behind the buckets of each part, all at once: a tenth of what it takes one by one.
 _ENDS = struct.Struct("<" + f"{_BUCKETS_SIZE}x{_AFTER_BUCKETS.size}s" * len(_PARTS))
 _NO_ENDS = (bytes(_AFTER_BUCKETS.size),) * len(_PARTS)
-_CHANGES, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.changes.offset
+_NUMBER, _BEGUN_AT, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.begun.offset, abi.HandshakeRow.changes.offset
 _FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
 Extremes = Sequence[int]  # words: the two greatest, and the two least
 _COUNTS_AT = abi.HandshakeRow.resumed.offset  # and they come last
@@ -54,25 +56,34 @@ class HandshakeRowReader:
         self.facts: dict[Fact, int] = {}
         self._memory: bytes | memoryview = b""
         self._changes = -1
+        self._is_settled = False  # whether nothing was being counted while it was read last
         self._ends: tuple[bytes, ...] = _NO_ENDS  # of each part: what is behind its buckets
         self._group: Group | None = None
 
     def look(self, memory: bytes | memoryview) -> None:
         """Reads what has changed since the last time, or was changing by then. `memory` is the same object as long as it is the
         same row's."""
-        (changes,) = _CHANGES.unpack_from(memory, _CHANGES_AT)  # before the rest, which may be ahead of it
+        (changes,) = _NUMBER.unpack_from(memory, _CHANGES_AT)  # before the rest, which may be ahead of it
         if memory is not self._memory:
             self._memory, self._ends, self.parts, self._group = memory, _NO_ENDS, {}, None
-        elif changes == self._changes and self._group and self._group.adds_up:
+        elif changes == self._changes and self.is_whole:
             return
         self._changes = changes
+        keep_order()
         before = self.counts, self.facts
         self._read_parts(memory)
         resumed, known, *facts = _COUNTS.unpack_from(memory, _COUNTS_AT)
         self.counts = resumed, known
         self.facts = {fact: facts[number] for number, fact in _FACTS.items() if facts[number]}
+        keep_order()
+        self._is_settled = _NUMBER.unpack_from(memory, _BEGUN_AT) == (changes,)
         if before != (self.counts, self.facts):
             self._group = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was made of the row is of the same handshakes."""
+        return self._group is not None and (self._is_settled or self._group.adds_up)
 
     def _read_parts(self, memory: bytes | memoryview) -> None:
         ends = _ENDS.unpack_from(memory)  # before the buckets

@@ -54,17 +54,19 @@ class Rows:
     singles_by: Sequence[Label] = ()
     extremes: Extremes = field(default_factory=Extremes)
     _kept: dict[bytes, HandshakeRowReader] = field(default_factory=dict)
+    is_whole: bool = True  # whether each of the groups that were read last has all parts of the same handshakes
 
     def groups(self, pairs: Views, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         self._kept, before = {}, self._kept
-        groups = []
+        groups, self.is_whole = [], True
         for raw_key, memory in pairs:
             row = self._kept[raw_key] = before.get(raw_key) or HandshakeRowReader(raw_key)
             row.look(memory)
             extremes = self._extremes(raw_key, row, interval)
             if Part.WALL in row.parts:
                 groups.append(row.group({} if row.is_other else self._labels_of(row, names), extremes))
+                self.is_whole &= row.is_whole
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
     def _labels_of(self, row: HandshakeRowReader, names: NamesOf) -> Mapping[Label, LabelValue]:

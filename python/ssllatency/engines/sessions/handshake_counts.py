@@ -159,7 +159,7 @@ class Counts:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
         for _ in range(_READS):
             groups = self.rows.groups(self._rows.read(), self._names, interval)
-            if all(group.adds_up for group in groups):
+            if self.rows.is_whole:
                 break
         return groups
 
