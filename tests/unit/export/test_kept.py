@@ -36,12 +36,12 @@ def test_stages_and_keys_have_results_of_their_own() -> None:
 
 def test_what_a_reading_has_not_asked_for_is_forgotten_at_its_end() -> None:
     kept, one = KeptResults(), [1]
-    first = kept.of(Stage.ROW, 7, (one,), joined)
+    first = kept.of(Stage.PROCESS, 7, (one,), joined)
     kept.end_reading()
-    assert kept.last(Stage.ROW, 7) is first
+    assert kept.last(Stage.PROCESS, 7) is first
     kept.end_reading()
-    assert (len(kept), kept.last(Stage.ROW, 7)) == (0, None)
-    assert kept.of(Stage.ROW, 7, (one,), joined) is not first
+    assert (len(kept), kept.last(Stage.PROCESS, 7)) == (0, None)
+    assert kept.of(Stage.PROCESS, 7, (one,), joined) is not first
 
 
 def test_no_more_is_kept_than_a_reading_needs() -> None:

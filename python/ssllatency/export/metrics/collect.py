@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache
-from itertools import chain
+from functools import cache, lru_cache
 
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.facts import facts_of
@@ -14,7 +13,20 @@ from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import TracingCost
-from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Group, Handshakes, Label, Offload, Part, Tallies
+from ssllatency.model.handshakes import (
+    MEANWHILE,
+    PHASES,
+    WAITS,
+    Ending,
+    Group,
+    Handshakes,
+    Label,
+    Offload,
+    Part,
+    Tallies,
+    Times,
+)
+from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
 OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
@@ -38,15 +50,15 @@ PROCESSOR_PARTS = {
     Part.REST_ASLEEP: "rest_asleep",
 }
 
+# Those that are shown by version and resumption.
+_BY_TLS = {Part.WALL: "ssllatency.handshake.duration", Part.CALLS: "ssllatency.handshake.calls"}
 
 Counted = Series | Group | Tallies
-_Counted = list[tuple[Row, Value]]  # what is made of one
 
 
 class ByProcess:
-    """The counts of each process, and of OTHER. What is made of a series or group is kept as long as the snapshots have the
-    very same one, of tallies as long as they are equal, and a process's counts as long as all of its parts are: then they are
-    the same objects again."""
+    """The counts of each process, and of OTHER: the same object again as long as the snapshots have the very same series and
+    groups of a process, and equal tallies."""
 
     def __init__(self, kept: KeptResults) -> None:
         self._kept = kept
@@ -59,41 +71,28 @@ class ByProcess:
         self._tallies = {
             pid: before[pid] if before.get(pid) == tallies else tallies for pid, tallies in _tallies(handshakes).items()
         }
-        rows: list[tuple[int, Counted]] = [
-            *((series.pid or OTHER, series) for series in snapshot.series),
-            *((_pid(group), group) for group in (handshakes.groups if handshakes else ())),
-            *self._tallies.items(),
-        ]
-        by_pid: dict[int, list[_Counted]] = {}
-        for pid, row in rows:
-            by_pid.setdefault(pid, []).append(self._kept.of(Stage.ROW, id(row), (row,), _of_rows))
-        return {pid: self._kept.of(Stage.PROCESS, pid, found, _summed) for pid, found in by_pid.items()}
+        by_pid: dict[int, list[Counted]] = {}
+        for series in snapshot.series:
+            by_pid.setdefault(series.pid or OTHER, []).append(series)
+        for group in handshakes.groups if handshakes else ():
+            by_pid.setdefault(_pid(group), []).append(group)
+        for pid, tallies in self._tallies.items():
+            by_pid.setdefault(pid, []).append(tallies)
+        return {pid: self._kept.of(Stage.PROCESS, pid, counted, _counts) for pid, counted in by_pid.items()}
 
 
-def _of_rows(rows: Sequence[Counted]) -> _Counted:
-    (row,) = rows
-    if isinstance(row, Group):
-        return _of_group(row)
-    return [((family, values), value) for family, values, value in _of_row(row)]
+def _counts(parts: Sequence[Counted]) -> Counts:
+    counts = _of_groups([part for part in parts if isinstance(part, Group)])
+    for part in parts:
+        if not isinstance(part, Group):
+            for family, values, value in _of_row(part):
+                row = family, values
+                counts[row] = added([counts[row], value]) if row in counts else value
+    return counts
 
 
 def _of_row(row: Series | Tallies) -> Iterator[Found]:
     return _of_tallies(row) if isinstance(row, Tallies) else _of_series(row)
-
-
-def _summed(parts: Sequence[_Counted]) -> Counts:
-    counts: dict[Row, Value] = {}
-    several: dict[Row, list[Value]] = {}
-    for row, value in chain.from_iterable(parts):
-        if row not in counts:
-            counts[row] = value
-        elif row in several:
-            several[row].append(value)
-        else:
-            several[row] = [counts[row], value]
-    for row, values in several.items():
-        counts[row] = added(values)
-    return counts
 
 
 def _pid(group: Group) -> int:
@@ -117,31 +116,59 @@ def _of_series(series: Series) -> Iterator[Found]:
             yield family, labels({**of, names.REASON: reason}), count
 
 
-def _of_group(group: Group) -> _Counted:
-    found: _Counted = [*facts_of(group)]
-    rows = _rows(group.ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or "")
-    for part, times in group.parts.items():
-        durations = Distribution(times.total_ns, times.exponential)
-        for row in rows[part]:
-            found.append((row, durations))
-    return found
+def _of_groups(groups: Sequence[Group]) -> dict[Row, Value]:
+    """The sums of a process's groups. Each part of an ending is added up once, and only those that are shown by version and
+    resumption by these as well."""
+    counts: dict[Row, Value] = {}
+    alike: dict[Ending, dict[Part, list[Times]]] = {}
+    by_tls: dict[Row, list[Times]] = {}
+    for group in groups:
+        for row, number in facts_of(group):
+            counts[row] = counts.get(row, 0) + number  # type: ignore[operator]
+        of_ending = alike.setdefault(group.ending, {})
+        for part, times in group.parts.items():
+            if part in of_ending:
+                of_ending[part].append(times)
+            else:
+                of_ending[part] = [times]
+        for part, row in _rows_by_tls(group.ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or ""):
+            if part in group.parts:
+                by_tls.setdefault(row, []).append(group.parts[part])
+    for ending, of_ending in alike.items():
+        for part, rows in _rows(ending):
+            if part in of_ending:
+                counts |= dict.fromkeys(rows, _sum(of_ending[part]))
+    for row, several in by_tls.items():
+        counts[row] = _sum(several)
+    return counts
+
+
+def _sum(several: Sequence[Times]) -> Distribution:
+    """The durations of all, at least one."""
+    if len(several) == 1:
+        return Distribution(several[0].total_ns, several[0].exponential)
+    total_ns = sum([times.total_ns for times in several])
+    return Distribution(total_ns, ExponentialHistogram.added([times.exponential for times in several]))
+
+
+@cache
+def _rows(ending: Ending) -> Sequence[tuple[Part, Sequence[Row]]]:
+    """Return where the parts of handshakes count that ended so, but those that are shown by version and resumption."""
+    rows = ((part, (_row(part, str(ending)), _offload_row(part, str(ending)))) for part in Part if part not in _BY_TLS)
+    return [(part, [row for row in places if row]) for part, places in rows]
 
 
 @lru_cache(maxsize=256)
-def _rows(ending: Ending, version: str, resumed: str) -> Mapping[Part, Sequence[Row]]:
-    """Return where the parts of handshakes count that ended so, of this version, resumed or not."""
-    tls = _tls(version, resumed)
-    return {part: [row for row in (_row(part, str(ending), tls), _offload_row(part, str(ending))) if row] for part in Part}
+def _rows_by_tls(ending: Ending, version: str, resumed: str) -> Sequence[tuple[Part, Row]]:
+    """Return where the others count that are of this version, resumed or not."""
+    values = labels({names.OUTCOME: str(ending), **_tls(version, resumed)})
+    return [(part, (family, values)) for part, family in _BY_TLS.items()]
 
 
-def _row(part: Part, ending: str, tls: Mapping[str, str]) -> Row | None:
+def _row(part: Part, ending: str) -> Row | None:
     outcome = {names.OUTCOME: ending}
-    if part is Part.WALL:
-        return "ssllatency.handshake.duration", labels({**outcome, **tls})
     if part is Part.CLIENT_WAIT:
         return "ssllatency.handshake.client_wait", labels(outcome)
-    if part is Part.CALLS:
-        return "ssllatency.handshake.calls", labels({**outcome, **tls})
     if part in PHASES:
         return "ssllatency.handshake.phase", labels({names.PHASE: part, **outcome})
     if part in WAITS:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ssllatency import __version__
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
@@ -13,7 +14,7 @@ from ssllatency.export.metrics.certificates import expiries
 from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
 from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
 from ssllatency.export.metrics.kept import KeptResults, Stage
-from ssllatency.export.metrics.ledger import Folded, Ledger, Row, ServiceLookup, Value
+from ssllatency.export.metrics.ledger import Counts, Folded, Ledger, Row, ServiceLookup, Value
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, labels
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.snapshot import Snapshot
@@ -43,6 +44,7 @@ class Exposition:
         self._cap = Cap(most, self._began_s)
         self._by_process = ByProcess(self._kept)
         self._highest: dict[tuple[str, Labels], float] = {}
+        self._of_no_service: dict[tuple[str, Labels], Point] = {}  # those of the last reading
         self._cost: TracingCost | None = None
 
     def gone(self) -> set[int]:
@@ -55,19 +57,30 @@ class Exposition:
         counts = self._by_process.read(snapshot)
         untold = counts.pop(OTHER, {})
         folded = self._ledger.fold(counts, gone, {target.pid: target.comm for target in snapshot.targets})
-        points = [Point(family, values, value, self._began_s) for family, values, value in self._of_host(snapshot)]
-        for (family, values), value in untold.items():
-            points.append(Point(family, labels(dict((*IN_OVERFLOW, *values))), value, self._began_s))
+        before, self._of_no_service = self._of_no_service, {}
+        points = self._points_of_no_service(chain(self._of_host(snapshot), _in_overflow(untold)), before)
         for service, of in folded.items():
             points += self._points_of(service, of).values()
         served = (snapshot.handshakes.certificates if snapshot.handshakes else None) or ()
         boot_s = self._clock() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        points += [Point(*found, self._began_s) for found in expiries(served, self._ledger.known, boot_s)]
+        points += self._points_of_no_service(expiries(served, self._ledger.known, boot_s), before)
         self._kept.end_reading()
         placed, ended = self._cap.place(points)
         placed += [Point(family, values, value, self._began_s) for family, values, value in self._of_itself(snapshot, own)]
         placed.sort(key=lambda point: _ORDER[point.family])
         return Reading(snapshot.host, self._clock(), tuple(placed), tuple(ended))
+
+    def _points_of_no_service(
+        self, found: Iterable[tuple[str, Labels, Value]], before: Mapping[tuple[str, Labels], Point]
+    ) -> list[Point]:
+        """The points of series whose labels are all here: those of the reading before, where they are the same."""
+        points = []
+        for family, values, value in found:
+            last = before.get((family, values))
+            point = Point(family, values, value, self._began_s) if last is None else _next(last, value)
+            self._of_no_service[family, values] = point
+            points.append(point)
+        return points
 
     def _points_of(self, service: Labels, folded: Folded) -> dict[Row, Point]:
         """The points of a service: those of the last reading, where they are the same."""
@@ -78,10 +91,7 @@ class Exposition:
             since_s = of.since_s
             points = {_TARGETS: _point_of(service, _TARGETS, of.processes, since_s, before.get(_TARGETS))}
             for row, value in of.counts.items():
-                last = before.get(row)
-                if last is None or last.value is not value or last.since_s != since_s:
-                    last = _point_of(service, row, value, since_s, last)
-                points[row] = last
+                points[row] = _point_of(service, row, value, since_s, before.get(row))
             return points
 
         return self._kept.of(Stage.POINTS, service, (folded,), make)
@@ -119,9 +129,21 @@ class Exposition:
         return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)
 
 
+def _in_overflow(untold: Counts) -> Iterator[tuple[str, Labels, Value]]:
+    """The series of processes that aren't told apart."""
+    for (family, values), value in untold.items():
+        yield family, labels(dict((*IN_OVERFLOW, *values))), value
+
+
 def _point_of(service: Labels, row: Row, value: Value, since_s: float, last: Point | None) -> Point:
     if last is None or last.since_s != since_s:
         family, values = row
         return Point(family, labels(dict((*service, *values))), value, since_s)
-    is_same = not isinstance(value, Distribution) and last.value == value
-    return last if is_same else last.with_value(value)
+    return _next(last, value)
+
+
+def _next(last: Point, value: Value) -> Point:
+    """The series' next point: the last one where its value is the same."""
+    if last.value is value or (value.is_same(last.value) if isinstance(value, Distribution) else last.value == value):
+        return last
+    return last.with_value(value)

@@ -53,31 +53,30 @@ PLACES = {
 
 
 def facts_of(group: Group) -> Iterator[tuple[tuple[str, Labels], int]]:
-    """The counters of a group: family and labels, and the count."""
-    for fact, row in _rows(group.ending):
-        if _is_known(group, fact):
-            yield row, group.facts.get(fact, 0)
+    """The counters of a group: family and labels, and the count. Those that there are with any handshake of which they are
+    known; refusals not where no lookup is ever seen: of libraries whose lookups can't be watched it is known which sessions
+    were resumed, and no more."""
+    facts = group.facts
+    for fact, known_of, row in _rows(group.ending):
+        if known_of is None or (facts.get(known_of) and (fact not in REFUSALS or _sees_lookups(group))):
+            yield row, facts.get(fact, 0)
+
+
+def _sees_lookups(group: Group) -> bool:
+    return Part.SESSION_LOOKUP in group.parts or any(group.facts.get(refusal) for refusal in REFUSALS)
 
 
 @cache
-def _rows(ending: Ending) -> Sequence[tuple[Fact, tuple[str, Labels]]]:
-    """Return where each fact of handshakes is counted that ended so."""
+def _rows(ending: Ending) -> Sequence[tuple[Fact, Fact | None, tuple[str, Labels]]]:
+    """Return where each fact of handshakes is counted that ended so, after the one that counts of how many it is known; None
+    where it is of all."""
     rows = []
     for fact, place in PLACES.items():
         outcome = {names.OUTCOME: str(ending)} if place.by_outcome else {}
         own = {place.label: place.value} if place.label else {}
-        rows.append((fact, (place.family, labels({**own, **outcome}))))
+        known_of = None if fact in (Fact.UNPHASED, Fact.UNKEYED) else _KNOWN_OF.get(fact, fact)
+        rows.append((fact, known_of, (place.family, labels({**own, **outcome}))))
     return rows
-
-
-def _is_known(group: Group, fact: Fact) -> bool:
-    """Whether there are handshakes of which it is known. Refusals aren't where no lookup is ever seen: of libraries whose
-    lookups can't be watched it is known which sessions were resumed, and no more."""
-    if fact in (Fact.UNPHASED, Fact.UNKEYED):
-        return True
-    if not group.facts.get(_KNOWN_OF.get(fact, fact)):
-        return False
-    return fact not in REFUSALS or Part.SESSION_LOOKUP in group.parts or any(group.facts.get(refusal) for refusal in REFUSALS)
 
 
 def bounded(counts: Mapping[Fact, int], handshakes: int) -> dict[Fact, int]:

@@ -14,10 +14,8 @@ B = TypeVar("B")
 
 
 class Stage(StrEnum):
-    """A stage at which something is kept: the values of a row of the engine, the counts of a process, those of a service, and
-    the service's points."""
+    """A stage at which something is kept: the counts of a process, those of a service, and the service's points."""
 
-    ROW = auto()
     PROCESS = auto()
     SERVICE = auto()
     POINTS = auto()

@@ -23,6 +23,16 @@ class Distribution(NamedTuple):
     total_ns: int
     buckets: ExponentialHistogram
 
+    def is_same(self, other: object) -> bool:
+        """Whether the other has the same durations, both as the kernel counts them or sums of such."""
+        if not isinstance(other, Distribution) or self.total_ns != other.total_ns:
+            return False
+        ours, theirs = self.buckets, other.buckets
+        return ours is theirs or (
+            (ours.offset, ours.underflow, ours.overflow) == (theirs.offset, theirs.underflow, theirs.overflow)
+            and ours.packed == theirs.packed
+        )
+
 
 @dataclass(slots=True)
 class Point:
