@@ -15,7 +15,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from itertools import pairwise
 from operator import add, sub
 from typing import TYPE_CHECKING, ClassVar
@@ -204,6 +203,11 @@ class ExponentialHistogram:
         if self._packed is not None:
             return self._packed
         return int.from_bytes(struct.pack(f"<{len(self.counts)}Q", *self.counts), "little")
+
+    @property
+    def words(self) -> bytes:
+        """The counts as the kernel keeps them, a word each."""
+        return self.packed.to_bytes(-(-self.packed.bit_length() // _WORD_BITS) * _WORD_BYTES, "little")
 
     @classmethod
     def from_dense(cls, counts: Sequence[int], underflow: int = 0, overflow: int = 0) -> ExponentialHistogram:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import compress, groupby
 from operator import sub
@@ -28,6 +28,8 @@ _VALUE_FIELDS = {MetricKind.COUNTER: 3, MetricKind.GAUGE: 2, MetricKind.HISTOGRA
 _FORMAT = "protobuf"
 _MOST_SERVICES = 2048  # whose begin needn't be encoded again
 _MOST_REMEMBERED = 8192  # series whose spans needn't be encoded again for each scrape
+_WORD_BYTES = 8  # of a count
+_ONES = bytes([0, *[1] * 255])  # what each byte becomes
 # Buckets that lie together: one or two empty ones between others are written as such, as a gap takes more.
 _RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
 
@@ -71,13 +73,12 @@ def _labels(pairs: Labels) -> bytes:
 
 def _histogram(value: Distribution) -> bytes:
     buckets = value.buckets
+    count = buckets.count
     return b"".join(
         (
-            _integer(1, buckets.count),
-            _double(2, value.total_ns / 1e9),
-            _grid(),
-            _integer(7, buckets.underflow),
-            _spans_and_deltas(buckets),
+            *(_NUMBERS[1], _varint(count), _DOUBLES[2], _EIGHT_BYTES.pack(value.total_ns / 1e9), _grid()),
+            *(_NUMBERS[7], _varint(buckets.underflow)),
+            _spans_and_deltas(buckets, count - buckets.underflow - buckets.overflow),
         )
     )
 
@@ -88,11 +89,18 @@ def _grid() -> bytes:
     return _integer(5, _zigzag(SCALE)) + _double(6, ZERO_THRESHOLD_S)
 
 
-def _spans_and_deltas(buckets: ExponentialHistogram) -> bytes:
+def _spans_and_deltas(buckets: ExponentialHistogram, within: int) -> bytes:
     """The runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last
-    one."""
-    spans, is_in_run = _runs(buckets.offset + 1, bytes(map(bool, buckets.counts)), is_longer=bool(buckets.overflow))
-    counts = list(compress(buckets.counts, is_in_run))
+    one. `within`: the number of calls in them, without those that are longer or shorter."""
+    lowest_bytes = buckets.words[::_WORD_BYTES]
+    counted: Sequence[int] = lowest_bytes
+    if sum(lowest_bytes) == within:  # then they are the counts, as in most series
+        filled = lowest_bytes.translate(_ONES)
+    else:
+        counted = buckets.counts
+        filled = bytes(map(bool, counted))
+    spans, is_in_run = _runs(buckets.offset + 1, filled, is_longer=bool(buckets.overflow))
+    counts = list(compress(counted, is_in_run))
     if buckets.overflow:
         counts.append(buckets.overflow)
     return spans + _message(13, _packed(list(map(sub, counts, (0, *counts))))) if counts else spans

@@ -10,6 +10,7 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
+from ssllatency.export.metrics.planes import from_planes, to_planes
 from ssllatency.model.histogram import ExponentialHistogram
 
 Labels = tuple[tuple[str, str], ...]  # sorted by name
@@ -172,14 +173,14 @@ def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
 def _encoded(value: Distribution | float) -> object:
     if isinstance(value, Distribution):
         buckets = value.buckets
-        return [value.total_ns, buckets.offset, buckets.underflow, buckets.overflow, f"{buckets.packed:x}"]
+        return [value.total_ns, buckets.offset, buckets.underflow, buckets.overflow, *to_planes(buckets.packed)]
     return value
 
 
 def _decoded(value: object) -> Distribution | float:
     if isinstance(value, list):
-        total_ns, offset, underflow, overflow, packed = value
-        return Distribution(total_ns, ExponentialHistogram.from_packed(int(packed, 16), offset, underflow, overflow))
+        total_ns, offset, underflow, overflow, *planes = value
+        return Distribution(total_ns, ExponentialHistogram.from_packed(from_planes(*planes), offset, underflow, overflow))
     if isinstance(value, int | float):
         return value
     raise TypeError("no value")
