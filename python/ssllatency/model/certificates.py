@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from ssllatency.model.process_label import ProcessLabel
 
 EARLIEST_S, LATEST_S = -62_135_596_800, 253_402_300_800  # the years 1 and 10000
 SignedPart = tuple[bytes, int]  # what was signed of a certificate, and the length of its signature
+
+_MOST_TEXTS = 4096  # of certificates, that needn't be made again
 
 
 class Issuer(StrEnum):
@@ -72,8 +75,9 @@ def summed(served: Iterable[ServedCertificate]) -> tuple[ServedCertificate, ...]
     """Alike ones added up; those that expire first come first."""
     known: dict[tuple[object, ...], ServedCertificate] = {}
     for one in served:
-        before = known.get(one.identity)
-        known[one.identity] = _added(before, one) if before else one
+        identity = one.identity
+        before = known.get(identity)
+        known[identity] = _added(before, one) if before else one
     return tuple(sorted(known.values(), key=_order))
 
 
@@ -107,4 +111,10 @@ def _difference(later: ServedCertificate, earlier: ServedCertificate) -> ServedC
 def _order(one: ServedCertificate) -> tuple[object, ...]:
     expires = one.certificate.not_after_s if one.certificate else 1 << 62
     process = one.process.identity if one.process else ()
-    return expires, one.port, one.server_name or "", -one.count, str(process), str(one.certificate), one.chain or -1
+    return expires, one.port, one.server_name or "", -one.count, str(process), _text(one.certificate), one.chain or -1
+
+
+@lru_cache(_MOST_TEXTS)
+def _text(certificate: CertificateFacts | None) -> str:
+    """Its facts in words: the same again of the few that a host has, as it takes long to make."""
+    return str(certificate)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshake_sites import watched
 from ssllatency.engines.sessions.handshakes import HandshakeSession
@@ -75,7 +76,7 @@ def request_for(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeR
         slowest=arguments.slowest,
         singles=None if arguments.over is None else Singles(arguments.over),
         in_flight=arguments.max_in_flight,
-        accept_queues=AcceptQueues().read,
+        accept_queues=AcceptQueues(clock_ns=process_clock_ns).read,
         read_certificates=read_certificates,
     )
 

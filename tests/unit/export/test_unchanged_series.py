@@ -14,6 +14,7 @@ from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Distribution, Frames, Labels, Reading, Readings, labels
 from ssllatency.export.serve.negotiation import open_metrics, plain
+from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.process_label import ProcessLabel
@@ -149,6 +150,45 @@ def test_a_process_in_which_nothing_was_counted_has_the_same_counts_again() -> N
     again = kept.read(world.snapshot())
     assert first
     assert all(again[pid] is counts for pid, counts in first.items())
+
+
+def test_of_a_process_only_what_has_changed_is_another_point() -> None:
+    world = World(5)
+    while len(world.groups) < 2:
+        world.step()
+    exposition = Exposition(Processes(world), 2000, 300.0, lambda: world.now_s)
+    group = next(iter(world.groups.values()))
+    failed = replace(group, ending=Ending.FAILURE)
+    host = "ssllatency.losses"
+    readings = []
+    for parts in (failed.parts, {part: add_times([times, times]) for part, times in failed.parts.items()}):
+        anew = {part: replace(times) for part, times in group.parts.items()}
+        snapshot = world.snapshot()
+        groups = (replace(group, parts=anew), replace(failed, parts=parts), *list(world.groups.values())[1:])
+        snapshot = replace(snapshot, handshakes=Handshakes(groups))
+        readings.append(exposition.read(snapshot, exposition.gone(), Own(0, 0.1)))
+    before, after = ({(point.family, point.labels): point for point in reading.points} for reading in readings)
+    assert before.keys() == after.keys()
+    other = {series for series, point in after.items() if point is not before[series]}
+    own = {"ssllatency.reading", "ssllatency.series", "ssllatency.series.dropped", "ssllatency.build.info"}
+    own |= {"ssllatency.targets.refused", "ssllatency.targets.spared"}
+    assert {family for family, _ in other} - own == {"ssllatency.handshake.duration", "ssllatency.handshake.calls"}
+    assert all(("outcome", "failure") in of for family, of in other if family not in own)
+    assert any(family == host for family, _ in after)
+
+
+def test_the_points_of_processes_that_are_not_told_apart_are_the_same_again() -> None:
+    world = World(6)
+    world.step()
+    exposition = Exposition(Processes(world), 2000, 300.0, lambda: world.now_s)
+    (group, *_) = world.groups.values()
+    snapshot = replace(world.snapshot(), handshakes=Handshakes((replace(group, labels={}, other=True),)))
+    points = []
+    for _ in range(2):
+        reading = exposition.read(snapshot, exposition.gone(), Own(0, 0.1))
+        points.append([point for point in reading.points if ("otel.metric.overflow", "true") in point.labels])
+    assert points[0]
+    assert [id(point) for point in points[0]] == [id(point) for point in points[1]]
 
 
 def test_a_point_that_was_sent_before_is_the_same_object_again() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -95,10 +95,12 @@ class _Namespace:
 
 
 class AcceptQueues:
-    """The accept queues of processes; remembers the last reading."""
+    """The accept queues of processes; remembers the last reading. `clock_ns` tells how long a process has run so far, None
+    where that isn't known: one that hasn't run since the last reading is in the namespace that it was in."""
 
-    def __init__(self, proc: Path = PROC) -> None:
-        self._proc = proc
+    def __init__(self, proc: Path = PROC, clock_ns: Callable[[int], int | None] = lambda _: None) -> None:
+        self._proc, self._clock_ns = proc, clock_ns
+        self._members: dict[int, tuple[int | None, str]] = {}  # the namespaces of processes, after what these had run
         self._home = self._namespace_of("self")
         self._namespaces: dict[str, _Namespace | NamespaceTotal] = {}
         self._is_told = False  # by the kernel, of any namespace
@@ -109,9 +111,11 @@ class AcceptQueues:
         """Those of these processes and of all that were asked for before, by port, address and namespace, with what occurred
         since the first reading."""
         by_namespace: dict[str, list[int]] = {}
+        before, self._members = self._members, {}
         for pid in pids:
             with suppress(OSError):
-                by_namespace.setdefault(self._namespace_of(str(pid)), []).append(pid)
+                self._members[pid] = self._member(pid, before.get(pid))
+                by_namespace.setdefault(self._members[pid][1], []).append(pid)
         known = [self._read(name, members) for name, members in by_namespace.items()]  # each, even after one that isn't
         for name in self._namespaces.keys() - by_namespace.keys():
             self._gone = summed((*self._gone, *self._queues_in(name)), _MOST)
@@ -166,6 +170,12 @@ class AcceptQueues:
             namespace.take(sockets, overflows, pids, self._proc)
         self._namespaces[name] = namespace
         return True
+
+    def _member(self, pid: int, before: tuple[int | None, str] | None) -> tuple[int | None, str]:
+        clock_ns = self._clock_ns(pid)
+        if before and clock_ns is not None and clock_ns == before[0]:
+            return before
+        return clock_ns, self._namespace_of(str(pid))
 
     def _namespace_of(self, pid: str) -> str:
         return os.readlink(f"{self._proc}/{pid}/ns/net")  # noqa: PTH115 - net:[N] is no path

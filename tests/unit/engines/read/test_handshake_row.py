@@ -28,6 +28,8 @@ class Kernel:
 
     def count(self, durations_ns: dict[Part, int]) -> Iterator[None]:
         """Counts a handshake, as add_times() of bpf/handshakes/tables.bpf.h does; stops after each word."""
+        self.row.begun += 1
+        yield
         for part, duration_ns in durations_ns.items():
             times = self.row.parts[abi.Part[part.value.upper()]]
             times.maximum[0] = max(times.maximum[0], duration_ns)
@@ -80,7 +82,31 @@ def test_all_that_was_counted_is_read_whenever_that_is(seed: int) -> None:
             row.look(kernel.memory)
             assert dict(group_of(row).parts) == kernel.expected()
             assert group_of(row).adds_up
+            assert row.is_whole
             assert row.facts == dict.fromkeys(row.facts, len(kernel.counted[Part.WALL]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_whole_adds_up_whenever_it_was_read(seed: int) -> None:
+    chance, kernel, row = random.Random(seed), Kernel(), HandshakeRowReader(KEY)
+    told = set()
+    for _ in range(60):
+        for _ in kernel.count(handshake(chance)):
+            row.look(kernel.memory)
+            if Part.WALL in row.parts:
+                assert group_of(row).adds_up or not row.is_whole
+                told.add(row.is_whole)
+    assert told == {False, True}
+
+
+def test_a_row_that_was_read_while_nothing_was_counted_is_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, row = Kernel(), HandshakeRowReader(KEY)
+    for _ in kernel.count({Part.WALL: 9, Part.CALLS: 9, Part.REST: 9}):
+        pass
+    row.look(kernel.memory)
+    monkeypatch.setattr(Group, "adds_up", property(lambda _: pytest.fail("it was added up")))
+    assert group_of(row)
+    assert row.is_whole
 
 
 def test_a_row_in_which_nothing_was_counted_is_the_same_group_again() -> None:

@@ -151,6 +151,21 @@ def test_a_process_that_goes_into_another_namespace_meanwhile_is_passed_over(mon
     assert AcceptQueues().read(OURS) == AcceptQueueReading(None)
 
 
+def test_the_namespace_of_a_process_that_has_not_run_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    read = AcceptQueues._namespace_of
+    ran_ns = dict.fromkeys(OURS, 5)
+    queues = AcceptQueues(clock_ns=lambda pid: ran_ns[pid])
+    monkeypatch.setattr(AcceptQueues, "_namespace_of", lambda self, pid: asked.append(pid) or read(self, pid))
+    expected = []
+    for ran_on in (False, False, True):
+        ran_ns |= {pid: ran_ns[pid] + ran_on for pid in OURS}
+        asked.clear()
+        assert queues.read(OURS).queues is not None
+        expected.append(set(map(str, OURS)) <= set(asked))
+    assert expected == [True, False, True]
+
+
 def test_overflows_may_be_of_processes_whose_descriptors_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> set[str]:
         raise PermissionError
