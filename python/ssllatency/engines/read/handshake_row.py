@@ -19,6 +19,7 @@ from ssllatency import abi
 from ssllatency.engines.bpf.ordering import keep_order
 from ssllatency.engines.read.collect import Marks
 from ssllatency.engines.read.names import ENDINGS
+from ssllatency.model.arithmetic.handshake_sums import group_identity
 from ssllatency.model.handshakes import Fact, Group, Label, LabelValue, Part, Times
 from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram
 
@@ -59,6 +60,7 @@ class HandshakeRowReader:
         self._is_settled = False  # whether nothing was being counted while it was read last
         self._ends: tuple[bytes, ...] = _NO_ENDS  # of each part: what is behind its buckets
         self._group: Group | None = None
+        self._identity: tuple[Mapping[Label, LabelValue], tuple[object, ...]] | None = None  # after the labels it is made of
 
     def look(self, memory: bytes | memoryview) -> None:
         """Reads what has changed since the last time, or was changing by then. `memory` is the same object as long as it is the
@@ -112,6 +114,12 @@ class HandshakeRowReader:
             parts[part] = replace(parts[part], min_ns=least_ns, max_ns=most_ns)
         self._group = Group(labels, ENDINGS[abi.Ending(self.key.ending)], parts, self.is_other, *self.counts, self.facts)
         return self._group
+
+    def identity(self, group: Group) -> tuple[object, ...]:
+        """The key by which this group, which is the row's, is told apart."""
+        if self._identity is None or self._identity[0] is not group.labels:
+            self._identity = group.labels, group_identity(group)
+        return self._identity[1]
 
 
 def marks_of(extremes: Extremes) -> Marks:

@@ -12,7 +12,7 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.handshake_row import HandshakeRowReader, marks_of
 from ssllatency.engines.read.names import LABELS, cause, key_name, label_value
 from ssllatency.engines.read.who import Texts
-from ssllatency.model.arithmetic.handshake_sums import add_alike, add_causes, add_keys
+from ssllatency.model.arithmetic.handshake_sums import add_causes, add_groups, add_keys
 from ssllatency.model.handshakes import (
     EVERY,
     NONE,
@@ -59,15 +59,18 @@ class Rows:
     def groups(self, pairs: Views, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         self._kept, before = {}, self._kept
-        groups, self.is_whole = [], True
+        alike: dict[tuple[object, ...], list[Group]] = {}
+        self.is_whole = True
         for raw_key, memory in pairs:
             row = self._kept[raw_key] = before.get(raw_key) or HandshakeRowReader(raw_key)
             row.look(memory)
             extremes = self._extremes(raw_key, row, interval)
             if Part.WALL in row.parts:
-                groups.append(row.group({} if row.is_other else self._labels_of(row, names), extremes))
+                group = row.group({} if row.is_other else self._labels_of(row, names), extremes)
+                alike.setdefault(row.identity(group), []).append(group)
                 self.is_whole &= row.is_whole
-        return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
+        groups = [add_groups(found) if len(found) > 1 else found[0] for found in alike.values()]
+        return tuple(sorted(groups, key=lambda group: (group.other, -group.count)))
 
     def _labels_of(self, row: HandshakeRowReader, names: NamesOf) -> Mapping[Label, LabelValue]:
         """The labels of a row: those of the last time where they can't be others."""

@@ -14,7 +14,7 @@ _REST = {
 
 
 def to_planes(packed: int) -> tuple[int, str]:
-    """Return how many bytes of each count there are, and these bytes in hexadecimal digits; the counts are words of one number."""
+    """Return how many bytes of each count there are, and these in hexadecimal digits; the counts are words of one number."""
     words = packed.to_bytes(-(-packed.bit_length() // (8 * _WORD)) * _WORD, "little")
     width = next(width for width, rest in _REST.items() if not packed & rest)
     if width == 1:  # as nearly all

@@ -65,7 +65,7 @@ def add_groups(groups: Sequence[Group]) -> Group:
 
 def add_alike(groups: Iterable[Group]) -> tuple[Group, ...]:
     """Adds up the groups that have the same labels and ending."""
-    return gathered(groups, _group, add_groups)
+    return gathered(groups, group_identity, add_groups)
 
 
 def add_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -149,7 +149,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
     try:
         return replace(
             later,
-            groups=since(later.groups, earlier.groups, _group, _groups_since),
+            groups=since(later.groups, earlier.groups, group_identity, _groups_since),
             causes=causes_since(later.causes, earlier.causes),
             keys=since(later.keys, earlier.keys, _key, _key_since),
             mix=_mix_since(later.mix, earlier.mix),
@@ -174,8 +174,8 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
         ) from None
 
 
-def _group(group: Group) -> tuple[object, ...]:
-    """A process is identified by its PID alone: its name may become known, or change, later."""
+def group_identity(group: Group) -> tuple[object, ...]:
+    """The key that tells a group apart. A process is identified by its PID alone: its name may become known, or change, later."""
     process = group.process
     labels = {**group.labels, Label.PROCESS: process.identity} if process else group.labels
     return frozenset(labels.items()), group.ending, group.other
