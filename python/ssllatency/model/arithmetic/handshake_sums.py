@@ -175,7 +175,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
 
 
 def group_identity(group: Group) -> tuple[object, ...]:
-    """The key that tells a group apart. A process is identified by its PID alone: its name may become known, or change, later."""
+    """The key that tells a group apart. A process is known by its PID alone: its name may become known, or change, later."""
     process = group.process
     labels = {**group.labels, Label.PROCESS: process.identity} if process else group.labels
     return frozenset(labels.items()), group.ending, group.other
