@@ -269,9 +269,13 @@ much processor time as any other scrape.
 
 - Rows of handshakes are read in place, in memory that the programs share: of those that were counted in since, the parts that
   were. Of a part's 480 buckets, those are copied that lie in a line of memory in which something was counted, as the programs
-  note with each. Other rows of the kernel's maps are copied, and read again where a byte of them has changed.
-- A histogram's buckets are one number, of which each count is a word, from the programs' memory to the answer's encoding: read,
-  added and sent as one, they become numbers of their own in the few series that are answered one by one.
+  note with each. Two numbers tell whether anything was being counted meanwhile, so that nobody has to add up the parts. Other
+  rows of the kernel's maps are copied, and read again where a byte of them has changed; those of "other", one for each outcome
+  of each function, only once something counts there.
+- A histogram's buckets are one number, of which each count is a word, from the programs' memory to the answer's encoding: read
+  and added as one, they become numbers of their own in the few series that are answered one by one. Between the two processes
+  they go as the bytes that the largest count needs, of each count: nearly always one.
+- Of the rows of a process, one for each version and resumption, the parts that are shown without these are added up once.
 - All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
   points, and what goes between the two processes and is written of them.
 - Of a process that hasn't run since it was last looked at nothing is looked at.
