@@ -16,9 +16,10 @@ from ssllatency.engines.clock import process_clock_ns
 _PPID, _UTIME, _STIME, _CUTIME, _CSTIME, _STARTTIME = (number - 3 for number in (4, 14, 15, 16, 17, 22))
 
 
-def _fields(stat: str) -> list[str]:
-    """The fields of the file after the name, which may hold anything."""
-    return Path(stat).read_text().rpartition(")")[2].split()
+def _fields(stat: str) -> list[bytes]:
+    """The fields of the file after the name, which may hold anything. Without pathlib: there may be hundreds of them."""
+    with open(stat, "rb", buffering=0) as file:  # noqa: PTH123
+        return file.read().rpartition(b")")[2].split()
 
 
 def thread_cpu_s(pid: int, tid: int) -> float | None:
