@@ -252,22 +252,22 @@ class ExponentialHistogram:
     def _of_packed(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram | None:
         """The calls of all, if all are kept as numbers. No word overflows, as a kernel that counts a call each nanosecond would
         take five centuries to."""
-        packed, start, underflow, overflow = 0, FIRST_BUCKET, 0, 0
+        packed = start = underflow = overflow = 0
         for part in parts:
             number = part._packed
-            if number is None:
-                return None
             if number:
-                buckets = part.offset - start
+                offset = part.offset
                 if not packed:
-                    packed, start = number, part.offset
-                elif buckets >= 0:
-                    packed += number << buckets * _WORD_BITS
+                    packed, start = number, offset
+                elif offset >= start:
+                    packed += number << (offset - start) * 64
                 else:
-                    packed, start = (packed << -buckets * _WORD_BITS) + number, part.offset
+                    packed, start = (packed << (start - offset) * 64) + number, offset
+            elif number is None:
+                return None
             underflow += part.underflow
             overflow += part.overflow
-        return cls.from_packed(packed, start, underflow, overflow)
+        return cls.from_packed(packed, start if packed else FIRST_BUCKET, underflow, overflow)
 
     def _and(self, other: ExponentialHistogram) -> ExponentialHistogram:
         """The calls of both, whose grids are the same: in a third of the time that it takes for any number of histograms."""
