@@ -78,6 +78,7 @@ def request_for(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeR
         in_flight=arguments.max_in_flight,
         accept_queues=AcceptQueues(clock_ns=process_clock_ns).read,
         read_certificates=read_certificates,
+        totals=getattr(arguments, "totals", True),
     )
 
 

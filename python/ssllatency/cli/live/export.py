@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_attaching_options(parser)
     by = (Label.VERSION, Label.RESUMED, Label.PROCESS)
     parser.set_defaults(wait=True, slowest=0, over=None, by=by, max_processes=_MOST_PROCESSES)
-    parser.set_defaults(peer_prefix=PeerPrefix(), extremes=False)
+    parser.set_defaults(peer_prefix=PeerPrefix(), extremes=False, totals=False)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -34,6 +34,7 @@ _TALLIES = {
     "mix": abi.TableSize.MIX,
 }
 _TALLIES_OF_ROW = 16
+_NO_TALLIES = Tallies((), (), {})
 
 
 def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
@@ -87,22 +88,26 @@ def _singles_by(request: HandshakeRequest) -> tuple[Label, ...]:
 
 
 class TallyTables:
-    """The counts beside the rows: why handshakes failed, which keys they used, and what they negotiated."""
+    """The counts beside the rows: why handshakes failed, which keys they used, and what they negotiated. `totals`: whether
+    those of all processes are wanted."""
 
-    def __init__(self, loaded: Loadable) -> None:
+    def __init__(self, loaded: Loadable, *, totals: bool = True) -> None:
         size = ctypes.sizeof
         self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
         self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
         self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
-        self._tallies: tuple[dict[int, Tallies], Tallies] = ({}, Tallies((), (), {}))
+        self._totals = totals
+        self._tallies: tuple[dict[int, Tallies], Tallies] = ({}, _NO_TALLIES)
 
     def read(self, names: collect.NamesOf) -> tuple[dict[int, Tallies], Tallies]:
-        """The counts by process, and those of all in order; the same objects as long as nothing was counted."""
+        """The counts by process, and those of all in order, none where they aren't wanted; the same objects as long as nothing
+        was counted."""
         causes, keys, mix = list(self._causes.items()), list(self._keys.items()), list(self._mix.items())
         if (causes, keys, mix) != self._read:
             by_process = collect.tallies(causes, keys, mix, names)
-            self._read, self._tallies = (causes, keys, mix), (by_process, collect.in_order(add_tallies(by_process.values())))
+            total = collect.in_order(add_tallies(by_process.values())) if self._totals else _NO_TALLIES
+            self._read, self._tallies = (causes, keys, mix), (by_process, total)
         return self._tallies
 
     def forget(self, pids: Collection[int], in_flight: InFlight) -> None:
@@ -132,7 +137,7 @@ class Counts:
         size = ctypes.sizeof
         self._names, self._comm_of = names, comm_of
         self._rows = RowTable(loaded, len(ENDINGS) + _own_rows(request))
-        self._tallies = TallyTables(loaded)
+        self._tallies = TallyTables(loaded, totals=request.totals or Label.PROCESS not in request.by)
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
         self._processes = loaded.map("processes", 4, size(abi.Process))

@@ -35,7 +35,7 @@ class HandshakeRequest:
     what of an address tells a peer's network. `accept_queues`: gives those of processes, with what occurred since it was asked
     first; None: not known. `read_certificates`: reads the certificates that servers serve, each from what was signed of it and
     the length of its signature: None for one that is none, and nothing for one that it couldn't look at; None where they aren't
-    looked at.
+    looked at. `totals`: whether causes, keys and the mix are wanted of all processes together where they are told by process.
     """
 
     base: Request
@@ -48,3 +48,4 @@ class HandshakeRequest:
     peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
     accept_queues: Callable[[Collection[int]], AcceptQueueReading] | None = None
     read_certificates: Callable[[Sequence[SignedPart]], Mapping[SignedPart, CertificateFacts | None]] | None = None
+    totals: bool = True
