@@ -929,7 +929,7 @@ class HandshakeRow(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 136776
+assert ctypes.sizeof(HandshakeRow) == 136784
 
 
 class Sample(ctypes.Structure):
