@@ -24,6 +24,7 @@ MAX_ENTRIES = 4096
 MAX_STEPS = 200
 # Branches after `cmp index, limit` that bound the index: (mnemonic, taken) -> limit + this is the highest index.
 _BOUNDS = {("ja", False): 0, ("jae", False): -1, ("jbe", True): 0, ("jb", True): -1}
+_STORE, _ON_STACK = 0x89, ("[rsp", "[rbp")  # mov register, memory; how a place in the frame begins
 _MOVES = ("mov", "movzx", "movsxd", "movsx", "movabs")
 
 
@@ -123,7 +124,8 @@ def _changes(instruction: X86Instruction, place: str) -> bool:
     stores = any(
         operand.type == x86.X86_OP_MEM and operand.access & capstone.CS_AC_WRITE for operand in instruction.raw.operands
     )
-    return stores or instruction.flow in CALLS or any(register in place for register in instruction.writes)
+    moves = "rsp" in place and instruction.frame({"rsp": 0}).get("rsp") != 0
+    return stores or moves or instruction.flow in CALLS or any(register in place for register in instruction.writes)
 
 
 class _IndexSearch:
@@ -149,6 +151,8 @@ class _IndexSearch:
             self._limit = None
         if self.place in instruction.writes:
             self._defined(instruction)
+        elif kept := self._kept(instruction):
+            self.place = kept
         elif _changes(instruction, self.place):
             self.place = ""
         self._bounded = {place: highest for place, highest in self._bounded.items() if not _changes(instruction, place)}
@@ -166,6 +170,13 @@ class _IndexSearch:
         if source and instruction.raw.mnemonic == "and" and source.type == x86.X86_OP_IMM and source.imm >= 0:
             self.highest = int(source.imm)
         self.place = self._source(source, instruction) if source and instruction.raw.mnemonic in _MOVES else ""
+
+    def _kept(self, instruction: X86Instruction) -> str:
+        """The whole register that the instruction stores where the index comes from, on the stack; "" for any other."""
+        if instruction.opcode != _STORE or not instruction.rex & 8 or not self.place.startswith(_ON_STACK):
+            return ""
+        place, register = instruction.raw.operands
+        return self._names.get(register.reg, "") if self._source(place, instruction) == self.place else ""
 
     def _source(self, operand: x86.X86Op, instruction: X86Instruction) -> str:
         if operand.type == x86.X86_OP_REG:
