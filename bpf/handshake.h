@@ -166,6 +166,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
 	SSLL_PHASE_COOKIE_TICKET = 19,       /* 1 bit: it is no phase of its own, but tells that there is a ticket */
 	SSLL_PHASE_COOKIE_CACHE = 20,        /* 1 bit: the session lookup looks in the cache */
+	SSLL_PHASE_COOKIE_OPENS = 21,        /* 1 bit: the session lookup opens a ticket */
 	SSLL_PHASE_COOKIE_KEY = 24,          /* 2 bits: enum ssll_go_key */
 	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };

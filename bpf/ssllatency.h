@@ -356,10 +356,14 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_CHAIN = 28,             /* and the STACK of those that go with it, where the application has given them */
 	SSLL_PLACE_OF_CERTIFICATE_BYTES = 29, /* the address and the length of one that a library keeps as a whole */
 	SSLL_PLACE_OF_PEER_DIGEST = 30,       /* whether a digest of the client's certificate is kept in its place */
-	/* From what the function that signs is called with, the array of certificates that are sent; */
+	/* From what the function that signs is called with, the stack of certificates that are sent, or slots with one each; */
 	SSLL_PLACE_OF_SENT_CERTIFICATES = 31,
-	SSLL_PLACE_OF_FIRST_CERTIFICATE = 32, /* and from there the address and the length of the first of them */
-	SSLL_PLACES = 33,
+	SSLL_PLACE_OF_FIRST_CERTIFICATE = 32, /* from the stack, the address and the length of the first of them, */
+	SSLL_PLACE_OF_SENT_COUNT = 33,        /* and how many they are */
+	SSLL_PLACE_OF_SENT_SLOT = 34,         /* which of the slots was chosen, from what that function is called with; */
+	SSLL_PLACE_OF_NEXT_SLOT = 35,         /* from a slot, the next, */
+	SSLL_PLACE_OF_SLOT_CERTIFICATES = 36, /* and its stack */
+	SSLL_PLACES = 37,
 };
 
 /* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */

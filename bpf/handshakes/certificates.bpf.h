@@ -76,6 +76,7 @@ enum {
 	CHOSEN_CHAIN = 32,   /* where the length of the chain lies in ssll_handshake.chosen, behind the number, */
 	CHOSEN_BYTES = 40,   /* and its bytes; 0: they aren't known */
 	UNKNOWN_CHAIN = 255, /* in place of that length */
+	MOST_SLOTS = 16,     /* AWS-LC has three */
 	MOST_CHOSEN_BYTES = 1 << 24,
 };
 
@@ -341,35 +342,99 @@ static __always_inline __u64 find_x509(__u64 ssl, __u64 at, const struct ssll_li
 	return number | chain_of_stack(at, to_encoding, to_signature);
 }
 
-/* The certificate that lies there as a whole, behind its address and its length, as ssll_handshake.chosen has it; 0 where it
- * can't be read. */
-static __noinline __u64 find_whole(__u64 at)
+/* The number of the certificate that lies there as a whole, behind its address and its length; 0 where it can't be read. */
+static __noinline __u64 number_at(__u64 at)
 {
 	struct {
 		__u64 bytes;
 		__u32 length;
 		__u32 pad;
 	} whole = {};
-	__u64 number;
 
 	if (bpf_probe_read_user(&whole, sizeof(whole), (void *)at))
 		return 0;
-	number = number_of_whole(whole.bytes, whole.length);
+	return number_of_whole(whole.bytes, whole.length);
+}
+
+/* The same as ssll_handshake.chosen has it. */
+static __always_inline __u64 find_whole(__u64 at)
+{
+	__u64 number = number_at(at);
+
 	return number ? number | (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN : 0;
 }
 
-/* The first of the certificates that are sent, from what the function that signs is called with, as ssll_handshake.chosen has
- * it, without a number where it can't be read. */
+/* The stack of certificates that are sent, from what the function that signs is called with: where there are slots, that of the
+ * chosen one. 0 where it can't be read. */
+static __noinline __u64 find_stack(__u64 from, const struct ssll_library *library)
+{
+	__u64 at = 0, slot = 0;
+
+	if (!library || !read_place(from, library, SSLL_PLACE_OF_SENT_CERTIFICATES, &at))
+		return 0;
+	if (!library->paths[SSLL_PLACE_OF_SENT_SLOT].length)
+		return at;
+	if (!read_place(from, library, SSLL_PLACE_OF_SENT_SLOT, &slot) || slot >= MOST_SLOTS)
+		return 0;
+	at += slot * last_step(library, SSLL_PLACE_OF_NEXT_SLOT);
+	return read_place(at, library, SSLL_PLACE_OF_SLOT_CERTIFICATES, &at) ? at : 0;
+}
+
+/* The bytes of `count` certificates behind the first in the array that lies there; 0 where they aren't all to be seen.
+ * `step`: from a certificate to its address and its length. */
+static __noinline __u32 sent_bytes(__u64 members, __u32 count, __u32 step)
+{
+	struct {
+		__u64 bytes;
+		__u64 length;
+	} whole = {};
+	__u64 member = 0;
+	__u32 bytes = 0;
+
+	if (count > MOST_CHAIN_READ)
+		return 0;
+	for (__u32 number = 0; number < MOST_CHAIN_READ; number++) {
+		if (number >= count)
+			break;
+		if (bpf_probe_read_user(&member, sizeof(member), (void *)(members + (number + 1) * sizeof(member))) ||
+		        bpf_probe_read_user(&whole, sizeof(whole), (void *)(member + step)) ||
+		        !is_sequence(whole.bytes, whole.length))
+			return 0;
+		bytes += whole.length;
+	}
+	return bytes;
+}
+
+/* Those that go with the first in the stack, as ssll_handshake.chosen has them. */
+static __noinline __u64 chain_of_sent(__u64 stack, const struct ssll_library *library)
+{
+	__u64 count = 0, members = 0;
+	__u32 bytes;
+
+	if (!library || !read_place(stack, library, SSLL_PLACE_OF_SENT_COUNT, &count) || !count || count > MOST_CHAIN)
+		return (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN;
+	count--;
+	stack += library->paths[SSLL_PLACE_OF_FIRST_CERTIFICATE].offsets[0];
+	if (bpf_probe_read_user(&members, sizeof(members), (void *)stack))
+		return (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN;
+	bytes = sent_bytes(members, count, last_step(library, SSLL_PLACE_OF_FIRST_CERTIFICATE));
+	return count << CHOSEN_CHAIN | (__u64)bytes << CHOSEN_BYTES;
+}
+
+/* The first of the certificates that are sent and those that go with it, from what the function that signs is called with, as
+ * ssll_handshake.chosen has them, without a number where it can't be read. */
 static __noinline __u64 find_sent(__u64 from, const struct ssll_library *library)
 {
-	__u64 at = 0, found = 0;
+	const __u64 untold = (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN;
+	__u64 stack, at = 0, number;
 
 	if (!library)
 		return 0;
-	if (read_place(from, library, SSLL_PLACE_OF_SENT_CERTIFICATES, &at) &&
-	        read_place(at, library, SSLL_PLACE_OF_FIRST_CERTIFICATE, &at))
-		found = find_whole(at);
-	return found ? found : (__u64)UNKNOWN_CHAIN << CHOSEN_CHAIN;
+	stack = find_stack(from, library);
+	if (!stack || !read_place(stack, library, SSLL_PLACE_OF_FIRST_CERTIFICATE, &at))
+		return untold;
+	number = number_at(at);
+	return number ? number | chain_of_sent(stack, library) : untold;
 }
 
 /* The function that signs for a handshake is called: with what leads to the certificates, and with the algorithm. It may be

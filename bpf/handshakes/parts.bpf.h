@@ -95,7 +95,7 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 
 	if (!handshake || is_size_query(ctx, field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3)) || branches_away(ctx, cookie))
 		return 0;
-	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1))
+	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1) || field(cookie, SSLL_PHASE_COOKIE_OPENS, 1))
 		handshake->flags |= SSLL_FLAG_TICKET;
 	drop_unseen_phase(handshake);
 	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1) || (handshake->phase && !interrupts(handshake, phase)))

@@ -332,6 +332,7 @@ class PhaseCookie(IntEnum):
     TAKEN = 18
     TICKET = 19
     CACHE = 20
+    OPENS = 21
     KEY = 24
     STACK = 32
 
@@ -370,7 +371,11 @@ class PlaceOf(IntEnum):
     PEER_DIGEST = 30
     SENT_CERTIFICATES = 31
     FIRST_CERTIFICATE = 32
-    PLACES = 33
+    SENT_COUNT = 33
+    SENT_SLOT = 34
+    NEXT_SLOT = 35
+    SLOT_CERTIFICATES = 36
+    PLACES = 37
 
 
 class ProcessSlot(IntEnum):
@@ -1024,13 +1029,13 @@ class Library(ctypes.Structure):
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
-        ("paths", Path * 33),
+        ("paths", Path * 37),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 816
+assert ctypes.sizeof(Library) == 896
 
 
 class MixKey(ctypes.Structure):
@@ -1270,7 +1275,7 @@ MAPS = {
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "goroutines_taken": MapShape(2, 4, 8, 1024, 1024),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 816, 256, 0),
+    "libraries": MapShape(2, 4, 896, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "other_series": MapShape(1, 8, 4688, 1, 0),

@@ -179,8 +179,8 @@ def _through(graph: Graph, call: Instruction, fields: Collection[int]) -> list[L
     """The loads that tell where an indirect call goes; none if there is a way to it that has another."""
     if call.flow is not Flow.INDIRECT_CALL:
         return []
-    origins = called_loads(graph, call)
-    return origins if all(load.offset in fields for load in origins) else []
+    found = called_loads(graph, call)
+    return found if all(load.offset in fields for load in found) else []
 
 
 def called_loads(graph: Graph, call: Instruction) -> list[Load]:
@@ -188,14 +188,14 @@ def called_loads(graph: Graph, call: Instruction) -> list[Load]:
     the stack."""
     own = next(iter(loads(call)), None)
     if own is None:
-        return _origins(graph, call.address, callee(call))
+        return origins(graph, call.address, callee(call))
     place = _on_stack(graph, call.address, own.base, own.offset)
-    return [own] if place is None else _origins(graph, call.address, place)
+    return [own] if place is None else origins(graph, call.address, place)
 
 
 def _leads(graph: Graph, load: Load, pointer: int) -> bool:
     """Whether the base of `load` was itself loaded from the offset `pointer`."""
-    bases = _origins(graph, load.address, load.base)
+    bases = origins(graph, load.address, load.base)
     return bool(bases) and all(base.offset == pointer for base in bases)
 
 
@@ -203,10 +203,10 @@ def _leads(graph: Graph, load: Load, pointer: int) -> bool:
 _Location = str | int
 
 
-def _origins(graph: Graph, address: int, location: _Location) -> list[Load]:
-    """The loads that what is at `location` before the instruction at `address` may come from; none if it may have been made
-    elsewhere."""
-    origins = []
+def origins(graph: Graph, address: int, location: _Location) -> list[Load]:
+    """The loads that what is at `location` (in the register of that name, or so far from the stack pointer at the function's
+    entry) before the instruction at `address` may come from; none if it may have been made elsewhere."""
+    found = []
     start: tuple[int, _Location] = address, location
     seen, work = {start}, [start]
     while work:
@@ -218,11 +218,11 @@ def _origins(graph: Graph, address: int, location: _Location) -> list[Load]:
             if origin is None:
                 return []
             if isinstance(origin, Load):
-                origins.append(origin)
+                found.append(origin)
             elif (before, origin) not in seen:
                 seen.add((before, origin))
                 work.append((before, origin))
-    return origins
+    return found
 
 
 def _before(graph: Graph, instruction: Instruction, location: _Location) -> _Location | Load | None:

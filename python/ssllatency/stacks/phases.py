@@ -30,9 +30,11 @@ class Transport(StrEnum):
 
 class Offer(StrEnum):
     """The fact that a call tells of the client's offer. TICKET: it is made only where there is a session ticket, within a call
-    that is made in any case, and is no phase of its own. CACHE: it looks in the cache of sessions."""
+    that is made in any case, and is no phase of its own. OPENS: the same of a call that is one. CACHE: it looks in the cache of
+    sessions."""
 
     TICKET = "ticket"
+    OPENS = "opens"
     CACHE = "cache"
 
 

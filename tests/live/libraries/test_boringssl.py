@@ -21,7 +21,7 @@ from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, labels_of
 from tests.live.commands.trace import Document, Trace, count, losses, reasons
-from tests.live.servers.named_certificates import certify, make_named_certificate
+from tests.live.servers.named_certificates import bytes_of, certify, make_named_certificate
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.programs import started
 
@@ -231,12 +231,13 @@ def test_names_that_clients_ask_for(certificates: Path, either: Path, version: s
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("either", ["symbols", "stripped"], indirect=True)
-@pytest.mark.parametrize("program", ["boringssl"], indirect=True)
-def test_the_certificate_that_it_serves(tmp_path: Path, either: Path, version: ssl.TLSVersion) -> None:
-    """Of two full handshakes, one that is refused and one that fails before; resumed ones have none."""
-    facts = certify(tmp_path, "boring.example", "RSA-2048", 12, make_named_certificate("RSA-4096", tmp_path, "authority", 9))
+@pytest.mark.parametrize(("version", "kind"), [(TLS_1_2, "rsa"), (TLS_1_3, "ecdsa")])
+def test_the_certificate_that_it_serves(tmp_path: Path, either: Path, version: ssl.TLSVersion, kind: str) -> None:
+    """Of two full handshakes, one that is refused and one that fails before; resumed ones have none. AWS-LC has one slot for
+    RSA's keys and another for those on curves."""
+    key = {"rsa": "RSA-2048", "ecdsa": "ECDSA-P-256"}[kind]
+    others = [make_named_certificate("RSA-4096", tmp_path, name, 9) for name in ("authority", "root")]
+    facts = certify(tmp_path, "boring.example", key, 12, *others)
     with (
         serving(either, tmp_path / "boring.example.crt", tmp_path / "boring.example.key") as (server, port),
         Shakes(server.pid) as shakes,
@@ -251,12 +252,45 @@ def test_the_certificate_that_it_serves(tmp_path: Path, either: Path, version: s
     assert labels_of(shakes.ended("success"), "resumed") == [("no",), ("yes",), ("no",)]
     assert (sum(one["count"] for one in served), sum(one["unsuccessful"] for one in served)) == (3, 1)
     refused = [single for single in shakes.singles if single["ending"] != "success"]
-    assert labels_of(refused, "signature") == [(SIGNATURES["rsa"],), ("none",)]
+    assert labels_of(refused, "signature") == [(SIGNATURES[kind],), ("none",)]
     # Where its BIOs keep a socket isn't known: the port is once what threads read is watched.
     assert {one.get("port") for one in served} <= {None, port}
-    due = {**facts, "key": "RSA-2048", "issued_by": "itself", "names": 0}
+    due = {**facts, "key": key.replace("ECDSA-", "ECDSA "), "issued_by": "itself", "names": 0}
     assert all(due.items() <= one["certificate"].items() for one in served)
+    assert {(one["chain"], one["chain_bytes"]) for one in served} == {(2, bytes_of(tmp_path / "boring.example.crt"))}
     assert shakes.document["handshakes"]["certificates_untold"] == 0
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("memory", ["tickets", "cache"])
+def test_callbacks_and_what_looks_sessions_up(certificates: Path, either: Path, memory: str) -> None:
+    """Each callback takes 4 ms, as the program says: so a handshake's parts tell how many it had at least. The one for a
+    ticket's keys interrupts the look-up of the session; the one that looks into the application's cache is such a look-up."""
+    pair, each_ns = make_certificate("ecdsa", certificates), 4_000_000
+    names = ("select_certificate_cb", "servername_cb", "alpn_select_cb", "cert_cb", "new_session_cb", "ticket_key_cb sealing")
+    cached = memory == "cache"
+    with serving(either, pair.certificate, pair.key, "slow", memory) as (server, port), Shakes(server.pid) as shakes:
+        before: Counter[str] = Counter()
+        due, resumed = [], []
+        for version in VERSIONS:
+            made = bad.context(version)
+            made.set_alpn_protocols(["h2"])
+            session = None
+            for again in (False, True):
+                session = ask(port, made, session, name="one.example")
+                called = Counter({name: ends["success"] for name, ends in server.calls().items() if name not in FUNCTIONS})
+                now, before = called - before, called
+                due.append((sum(now[name] for name in (*names, "ticket_key_cb opening")), now["get_session_cb"]))
+                resumed.append("yes" if again and not (cached and version == TLS_1_3) else "no")
+    assert labels_of(shakes.singles, "resumed") == [(each,) for each in resumed]
+    parts = [single["parts_ns"] for single in shakes.singles]
+    for part, (callbacks, lookups) in zip(parts, due, strict=True):
+        assert part["callbacks"] >= callbacks * each_ns
+        assert part.get("session_lookup", 0) >= lookups * each_ns
+    assert [number > 0 for _, number in due] == [cached and each == "yes" for each in resumed]
+    looked_up = ["session_lookup" in part for part in parts]
+    assert looked_up == [each == "yes" for each in resumed]
+    assert {before[name] for name in ("select_certificate_cb", "servername_cb", "alpn_select_cb")} == {4}
     assert_books(shakes)
 
 

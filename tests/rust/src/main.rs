@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TLS server on BoringSSL, or on AWS-LC, which descends from it: usage: server CERTIFICATE KEY [later CLIENT_CA]. And a
-//! client: server connect PORT TIMES [CERTIFICATE KEY].
+//! A TLS server on BoringSSL, or on AWS-LC, which descends from it: usage: server CERTIFICATE KEY [later CLIENT_CA | slow tickets |
+//! slow cache]. And a client: server connect PORT TIMES [CERTIFICATE KEY].
 //!
 //! It listens on a free port of the loopback address and prints "port N". For each line of its input, once no connection is open,
 //! it prints as a line of JSON how its calls ended, by function: "success", or the number that SSL_get_error gave. With
 //! "later" each step of a handshake that the application may put off is put off once: choosing a certificate (12 and 4), the private
-//! key's operation (13), which then needs an ECDSA key on P-256, and the check of the client's certificate (16). An SSL_accept that
+//! key's operation (13), which then needs an ECDSA key on P-256, and the check of the client's certificate (16). With "slow"
+//! callbacks take some milliseconds each, those for tickets' keys or those of a cache of sessions among them; the line has them
+//! beside the functions. An SSL_accept that
 //! fails is called once more. The client makes so many connections, one after the other, each with a request and its response,
 //! and prints such a line at the end.
 
@@ -129,7 +131,8 @@ fn ask(port: &str, times: u32, context: usize) -> String {
 fn report(shared: &Shared) -> String {
     let books = shared.closed.wait_while(shared.books.lock().unwrap(), |books| books.open > 0).unwrap();
     let rows = books.calls.iter().map(|(name, endings)| format!("{name:?}: {endings:?}"));
-    format!("{{{}}}", rows.collect::<Vec<_>>().join(", "))
+    let callbacks = tls::called().into_iter().map(|(name, number)| format!("{name:?}: {{\"success\": {number}}}"));
+    format!("{{{}}}", rows.chain(callbacks).collect::<Vec<_>>().join(", "))
 }
 
 fn main() {
@@ -140,7 +143,11 @@ fn main() {
         return;
     }
     let later = words.get(3).is_some_and(|word| word == "later");
-    let context = tls::context(&words[1], &words[2], if later { Some(words[4].as_str()) } else { None }) as usize;
+    let context = if words.get(3).is_some_and(|word| word == "slow") {
+        tls::slow_context(&words[1], &words[2], words[4] == "tickets")
+    } else {
+        tls::context(&words[1], &words[2], if later { Some(words[4].as_str()) } else { None })
+    } as usize;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let shared = Arc::new(Shared::default());
     println!("port {}", listener.local_addr().unwrap().port());

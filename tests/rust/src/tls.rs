@@ -3,7 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
-use std::{fs, ptr};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Mutex;
+use std::{fs, ptr, thread, time};
 
 #[cfg(feature = "aws-lc")]
 extern crate aws_lc_sys as _;
@@ -25,6 +28,9 @@ const KEY_FAILED: c_int = 2;
 const VERIFY_RETRY: c_int = 2;
 const SELECT_OK: c_int = 1;
 const SELECT_RETRY: c_int = 0;
+const NO_TICKET: u32 = 0x4000;
+const SERVER_WITHOUT_INTERNAL_CACHE: c_int = 0x302;
+const DELAY: time::Duration = time::Duration::from_millis(4);
 
 #[repr(C)]
 pub struct PollFd {
@@ -36,6 +42,10 @@ pub struct PollFd {
 type Sign = extern "C" fn(*mut Ssl, *mut u8, *mut usize, usize, u16, *const u8, usize) -> c_int;
 type Decrypt = extern "C" fn(*mut Ssl, *mut u8, *mut usize, usize, *const u8, usize) -> c_int;
 type Complete = extern "C" fn(*mut Ssl, *mut u8, *mut usize, usize) -> c_int;
+
+type SelectProtocol = extern "C" fn(*mut Ssl, *mut *const u8, *mut u8, *const u8, c_uint, *mut c_void) -> c_int;
+type TicketKey = extern "C" fn(*mut Ssl, *mut u8, *mut u8, *mut c_void, *mut c_void, c_int) -> c_int;
+type GetSession = extern "C" fn(*mut Ssl, *const u8, c_int, *mut c_int) -> *mut c_void;
 
 #[repr(C)]
 struct PrivateKeyMethod {
@@ -57,13 +67,24 @@ extern "C" {
     pub fn SSL_get_error(ssl: *const Ssl, returned: c_int) -> c_int;
     fn TLS_method() -> *const c_void;
     fn SSL_CTX_new(method: *const c_void) -> *mut SslCtx;
-    fn SSL_CTX_use_certificate_file(context: *mut SslCtx, file: *const c_char, kind: c_int) -> c_int;
+    fn SSL_CTX_use_certificate_chain_file(context: *mut SslCtx, file: *const c_char) -> c_int;
     fn SSL_CTX_use_PrivateKey_file(context: *mut SslCtx, file: *const c_char, kind: c_int) -> c_int;
     fn SSL_CTX_load_verify_locations(context: *mut SslCtx, file: *const c_char, folder: *const c_char) -> c_int;
     fn SSL_CTX_set_private_key_method(context: *mut SslCtx, method: *const PrivateKeyMethod);
     fn SSL_CTX_set_select_certificate_cb(context: *mut SslCtx, callback: extern "C" fn(*const c_void) -> c_int);
     fn SSL_CTX_set_cert_cb(context: *mut SslCtx, callback: extern "C" fn(*mut Ssl, *mut c_void) -> c_int, argument: *mut c_void);
     fn SSL_CTX_set_custom_verify(context: *mut SslCtx, mode: c_int, callback: extern "C" fn(*mut Ssl, *mut u8) -> c_int);
+    fn SSL_CTX_set_tlsext_servername_callback(context: *mut SslCtx, callback: extern "C" fn(*mut Ssl, *mut c_int, *mut c_void) -> c_int) -> c_int;
+    fn SSL_CTX_set_alpn_select_cb(context: *mut SslCtx, callback: SelectProtocol, argument: *mut c_void);
+    fn SSL_CTX_set_tlsext_ticket_key_cb(context: *mut SslCtx, callback: TicketKey) -> c_int;
+    fn SSL_CTX_set_options(context: *mut SslCtx, options: u32) -> u32;
+    fn SSL_CTX_set_session_cache_mode(context: *mut SslCtx, mode: c_int) -> c_int;
+    fn SSL_CTX_sess_set_new_cb(context: *mut SslCtx, callback: extern "C" fn(*mut Ssl, *mut c_void) -> c_int);
+    fn SSL_CTX_sess_set_get_cb(context: *mut SslCtx, callback: GetSession);
+    fn EVP_aes_128_cbc() -> *const c_void;
+    fn EVP_EncryptInit_ex(cipher: *mut c_void, kind: *const c_void, engine: *mut c_void, key: *const u8, iv: *const u8) -> c_int;
+    fn EVP_DecryptInit_ex(cipher: *mut c_void, kind: *const c_void, engine: *mut c_void, key: *const u8, iv: *const u8) -> c_int;
+    fn HMAC_Init_ex(hmac: *mut c_void, key: *const c_void, length: usize, hash: *const c_void, engine: *mut c_void) -> c_int;
     fn BIO_new_mem_buf(bytes: *const c_void, length: isize) -> *mut c_void;
     fn PEM_read_bio_PrivateKey(bio: *mut c_void, key: *mut *mut c_void, asked: *const c_void, word: *const c_void) -> *mut c_void;
     fn EVP_sha256() -> *const c_void;
@@ -127,13 +148,99 @@ extern "C" fn complete(_ssl: *mut Ssl, out: *mut u8, length: *mut usize, most: u
     }
 }
 
+// Callbacks that take their time, and are counted by name.
+
+static CALLED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+static SESSION: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut()); // the newest one
+
+/// How often each callback has been called.
+pub fn called() -> BTreeMap<&'static str, u64> {
+    CALLED.lock().unwrap().clone()
+}
+
+fn take_time(name: &'static str) {
+    *CALLED.lock().unwrap().entry(name).or_default() += 1;
+    thread::sleep(DELAY);
+}
+
+extern "C" fn slow_select(_hello: *const c_void) -> c_int {
+    take_time("select_certificate_cb");
+    SELECT_OK
+}
+
+extern "C" fn slow_certificate(_ssl: *mut Ssl, _argument: *mut c_void) -> c_int {
+    take_time("cert_cb");
+    1
+}
+
+extern "C" fn slow_name(_ssl: *mut Ssl, _alert: *mut c_int, _argument: *mut c_void) -> c_int {
+    take_time("servername_cb");
+    0
+}
+
+extern "C" fn slow_protocol(_ssl: *mut Ssl, out: *mut *const u8, length: *mut u8, offered: *const u8, _size: c_uint, _argument: *mut c_void) -> c_int {
+    take_time("alpn_select_cb");
+    unsafe {
+        *length = *offered;
+        *out = offered.add(1);
+    }
+    0
+}
+
+extern "C" fn slow_ticket_key(_ssl: *mut Ssl, name: *mut u8, iv: *mut u8, cipher: *mut c_void, hmac: *mut c_void, encrypts: c_int) -> c_int {
+    take_time(if encrypts == 1 { "ticket_key_cb sealing" } else { "ticket_key_cb opening" });
+    let key = [7u8; 16];
+    unsafe {
+        if encrypts == 1 {
+            ptr::write_bytes(name, 1, 16);
+            ptr::write_bytes(iv, 2, 16);
+            EVP_EncryptInit_ex(cipher, EVP_aes_128_cbc(), ptr::null_mut(), key.as_ptr(), iv);
+        } else {
+            EVP_DecryptInit_ex(cipher, EVP_aes_128_cbc(), ptr::null_mut(), key.as_ptr(), iv);
+        }
+        HMAC_Init_ex(hmac, key.as_ptr().cast(), key.len(), EVP_sha256(), ptr::null_mut())
+    }
+}
+
+extern "C" fn slow_new(_ssl: *mut Ssl, session: *mut c_void) -> c_int {
+    take_time("new_session_cb");
+    SESSION.store(session, Ordering::Relaxed);
+    1
+}
+
+extern "C" fn slow_get(_ssl: *mut Ssl, _id: *const u8, _length: c_int, copy: *mut c_int) -> *mut c_void {
+    take_time("get_session_cb");
+    unsafe { *copy = 1 };
+    SESSION.load(Ordering::Relaxed)
+}
+
+/// The server's context with callbacks that take their time: those that know sessions by tickets, or else by their ids.
+pub fn slow_context(certificate_file: &str, key_file: &str, tickets: bool) -> *mut SslCtx {
+    let context = context(certificate_file, key_file, None);
+    unsafe {
+        SSL_CTX_set_select_certificate_cb(context, slow_select);
+        SSL_CTX_set_cert_cb(context, slow_certificate, ptr::null_mut());
+        SSL_CTX_set_tlsext_servername_callback(context, slow_name);
+        SSL_CTX_set_alpn_select_cb(context, slow_protocol, ptr::null_mut());
+        if tickets {
+            SSL_CTX_set_tlsext_ticket_key_cb(context, slow_ticket_key);
+        } else {
+            SSL_CTX_set_options(context, NO_TICKET);
+            SSL_CTX_set_session_cache_mode(context, SERVER_WITHOUT_INTERNAL_CACHE);
+            SSL_CTX_sess_set_new_cb(context, slow_new);
+            SSL_CTX_sess_set_get_cb(context, slow_get);
+        }
+    }
+    context
+}
+
 /// A client's context, which takes any server's certificate, and has its own where `pair` names one and its key.
 pub fn client_context(pair: Option<(&str, &str)>) -> *mut SslCtx {
     let name = |file: &str| CString::new(file).unwrap();
     unsafe {
         let context = SSL_CTX_new(TLS_method());
         if let Some((certificate_file, key_file)) = pair {
-            assert_eq!(SSL_CTX_use_certificate_file(context, name(certificate_file).as_ptr(), PEM), 1);
+            assert_eq!(SSL_CTX_use_certificate_chain_file(context, name(certificate_file).as_ptr()), 1);
             assert_eq!(SSL_CTX_use_PrivateKey_file(context, name(key_file).as_ptr(), PEM), 1);
         }
         context
@@ -145,7 +252,7 @@ pub fn context(certificate_file: &str, key_file: &str, client_ca: Option<&str>) 
     let name = |file: &str| CString::new(file).unwrap();
     unsafe {
         let context = SSL_CTX_new(TLS_method());
-        assert_eq!(SSL_CTX_use_certificate_file(context, name(certificate_file).as_ptr(), PEM), 1);
+        assert_eq!(SSL_CTX_use_certificate_chain_file(context, name(certificate_file).as_ptr()), 1);
         let Some(file) = client_ca else {
             assert_eq!(SSL_CTX_use_PrivateKey_file(context, name(key_file).as_ptr(), PEM), 1);
             return context;

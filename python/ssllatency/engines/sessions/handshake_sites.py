@@ -119,6 +119,7 @@ def _phase_cookie(call: PhaseCall, offer: Offer | None) -> int:
         bits.KEY: KEYS.get(call.callee, 0),
         bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
         bits.TICKET: int(offer is Offer.TICKET),
+        bits.OPENS: int(offer is Offer.OPENS),
         bits.CACHE: int(offer is Offer.CACHE),
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet

@@ -108,7 +108,7 @@ class Labels:
 
     def of_session(self) -> dict[str, FieldPath]:
         """Return the labels that a session keeps."""
-        session = (self._holder, self._session())
+        session = (self._holder, self.session())
         version, cipher, group = self._stored()
         return {
             "version": FieldPath((*session, *version), 2),
@@ -116,8 +116,9 @@ class Labels:
             "group": FieldPath((*session, *group), 2),
         }
 
-    def _session(self) -> int:
-        """The pointer to the established session, into which alone the check of the peer's certificates looks."""
+    def session(self) -> int:
+        """Return the offset of the pointer to the established session, into which alone the check of the peer's certificates
+        looks."""
         (start, _) = _only(self.errors.checking_certificates(), "check certificates")
         read = self._follow(start).fields
         followed = {field.path[:3] for field in read if self._is_in_holder(field, 4)}
@@ -165,7 +166,7 @@ class Labels:
 
     def client_certificate(self) -> dict[str, FieldPath]:
         """Return the mode by which a server asks for one, and how many certificates its session has, or whether a digest."""
-        mode, session = self._mode(), (self._holder, self._session())
+        mode, session = self._mode(), (self._holder, self.session())
         certificates, (digest, bit) = self._certificates(), self._digest()
         return {
             "verify_mode": FieldPath(mode, 1),

@@ -8,6 +8,7 @@ release. Nearly all of libssl's functions of importance raise some, and the set 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,10 @@ _FOLDER = "ssl"
 # openssl/ssl.h: SSL_R_CERTIFICATE_VERIFY_FAILED and SSL_R_SERVER_CERT_CHANGED, raised where certificates are checked
 _CHECKING_FILE, _CHECKS = "handshake", {125, 273}
 _MOST_FUNCTIONS = 4096
+_NEAR, _FARTHEST = (
+    1 << 16,
+    8 << 20,
+)  # bytes between libssl's functions, and from the first of those that raise errors to the last
 _LEAST_CALLS, _TIMES = 20, 10  # of the function that is taken for ERR_put_error; how much more often than the next one
 _MOST_CODE = 4 << 20  # bytes of all functions that raise errors: libssl's are a quarter of a megabyte
 
@@ -69,6 +74,15 @@ class RaisedErrors:
     def of(self, stem: str) -> dict[Range, set[int | None]]:
         """libssl's functions that raise errors in this source file of libssl's, each with its reasons."""
         return self._by_file.get(stem, {})
+
+    def around(self, stems: Collection[str]) -> Range:
+        """The range in which the functions lie that raise errors in these source files, and their neighbours. Unplannable where
+        they lie too far apart."""
+        raising = [function for stem in stems for function in self.of(stem)]
+        start, end = min(raising, default=(0, 0))[0], max(raising, default=(0, 0))[1]
+        if not raising or end - start > _FARTHEST:
+            raise Unplannable("the functions that raise libssl's errors lie too far apart")
+        return max(0, start - _NEAR), end + _NEAR
 
     def checking_certificates(self) -> list[Range]:
         """The functions that raise the errors of the one that checks a peer's certificates."""

@@ -4,13 +4,14 @@
 ssl_private_key_sign is called with the handshake, and fifth with the algorithm's code point, which it passes on to the key's
 method of the application's, if it has one. Once a handshake is over nothing of it is kept: which certificate was chosen and by
 which algorithm its key has signed is only seen where that function is called. The key lies in the structure in which the
-certificates lie; what is added to a message of TLS 1.3 shows them there. AWS-LC, which has an array of such structures, doesn't
-show which one it has chosen, and so has no such way.
+certificates lie; what is added to a message of TLS 1.3 shows them there. AWS-LC has a slot for each kind of key in that
+structure, and beside the slots the number of the one that it has chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ssllatency.code.evaluate import followed_in, returned
 from ssllatency.code.evaluation import Evaluation
@@ -25,10 +26,11 @@ _SENDING_FILE = "tls13_both"
 _NAME = "ssl_private_key_sign"
 _HANDSHAKE = SymbolicAddress("argument", 0)
 _ALGORITHM = LoadedField((1 << 20,))  # of which it can be told whether it is passed on
-_FIFTH, _POINTER = 4, 8
+_FIFTH, _POINTER, _NUMBER = 4, 8, 4
 _LONGEST_GETTER = 64
 _MAX_OFFSET = 1 << 16
 _LONGEST_WAY = 4
+_TRIED = range(3)  # AWS-LC has so many slots: of RSA's keys, of those on curves, and of Ed25519's
 
 
 def key_functions(errors: RaisedErrors) -> tuple[Range, Range]:
@@ -55,16 +57,56 @@ def signing_function(image: Image, errors: RaisedErrors) -> Function:
 
 
 def certificate_paths(image: Image, errors: RaisedErrors) -> dict[str, FieldPath]:
-    """The way from the handshake to the array of certificates that are sent, "sent_certificates", and from there to the address
-    and the length of the first, "first_certificate". Unplannable where it isn't clear."""
+    """Return the way from the handshake to the stack of certificates that are sent, "sent_certificates", and from that stack to
+    the address and the length of the first, "first_certificate", and to their number, "sent_count", if that is clear.
+
+    Where there are slots, "sent_certificates" leads to the first of them, "sent_slot" from the handshake to the number of the
+    chosen one, "next_slot" from a slot to the next, and "slot_certificates" from a slot to its stack. Unplannable where the way
+    isn't clear."""
     keeper = _method(image, errors)[:-1]
-    found = {paths for function in errors.of(_SENDING_FILE) for paths in _sent(image, function, keeper)}
+    found = {way for function in errors.of(_SENDING_FILE) for way in _sent(image, function, keeper)}
     if len(found) != 1:
         raise Unplannable(f"{len(found) or 'no'} ways lead to the certificates that are sent, where one is expected")
-    array, first = found.pop()
-    if len(array) > _LONGEST_WAY or not all(0 <= offset < _MAX_OFFSET for offset in (*array, *first)):
+    paths = found.pop().paths()
+    steps = (offset for path in paths.values() for offset in path.offsets)
+    if max(len(path.offsets) for path in paths.values()) > _LONGEST_WAY or not all(0 <= step < _MAX_OFFSET for step in steps):
         raise Unplannable("the way to the certificates that are sent is too long")
-    return {"sent_certificates": FieldPath(array, _POINTER), "first_certificate": FieldPath(first, 0)}
+    return paths
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """The slots of certificates: the path from the handshake to the number of the chosen one, the bytes of each, and the offset
+    in one of the pointer to its stack."""
+
+    number: tuple[int, ...]
+    size: int
+    stack: int
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The way to the certificates that are sent: to the stack, or to slots that have one each; in a stack the offset of its
+    array, and, if that is clear, of its number of members; and in a member that of its bytes."""
+
+    stack: tuple[int, ...]
+    slots: _Slots | None
+    members: int
+    count: int | None
+    bytes: int
+
+    def paths(self) -> dict[str, FieldPath]:
+        paths = {
+            "sent_certificates": FieldPath(self.stack, _POINTER),
+            "first_certificate": FieldPath((self.members, 0, self.bytes), 0),
+        }
+        if self.count is not None:
+            paths["sent_count"] = FieldPath((self.count,), _POINTER)
+        if self.slots:
+            paths["sent_slot"] = FieldPath(self.slots.number, _NUMBER)
+            paths["next_slot"] = FieldPath((self.slots.size,), 0)
+            paths["slot_certificates"] = FieldPath((self.slots.stack,), _POINTER)
+        return paths
 
 
 def _method(image: Image, errors: RaisedErrors) -> tuple[int, ...]:
@@ -77,20 +119,58 @@ def _method(image: Image, errors: RaisedErrors) -> tuple[int, ...]:
     return path
 
 
-def _sent(image: Image, function: Range, keeper: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The ways of certificate_paths() in a function that takes members of a stack which lies beside the key, and hands the
-    bytes of each on."""
-    calls = _follow(image, function).calls
+def _sent(image: Image, function: Range, keeper: tuple[int, ...]) -> Iterator[_Way]:
+    """The ways to a stack, beside the key or in one of the slots there, of which a function takes members whose bytes it hands
+    on."""
+    followed = _follow(image, function)
+    for stack in _stacks(followed.calls):
+        if stack.path[:-1] == keeper:
+            yield from _ways(image, function, {}, stack, None)
+    for field in followed.fields:
+        if field.path[:-1] != keeper or field.size != _NUMBER:
+            continue
+        stacks = [sorted(set(_stacks(_follow(image, function, fields={field.path: slot}).calls)), key=str) for slot in _TRIED]
+        slots = [_path_in_slots(each, keeper) for each in stacks]
+        if None not in slots and (found := _evenly(field.path, slots)):  # type: ignore[arg-type]
+            yield from _ways(image, function, {field.path: _TRIED[0]}, LoadedField(slots[0]), found)  # type: ignore[arg-type]
+
+
+def _stacks(calls: Iterable[OutgoingCall]) -> Iterator[LoadedField]:
+    """The pointers of which a function may be called for a member."""
     for call in calls:
         stack, number = call.arguments[:2]
-        if not isinstance(stack, LoadedField) or not isinstance(number, int) or stack.path[:-1] != keeper:
+        if isinstance(stack, LoadedField) and isinstance(number, int):
+            yield stack
+
+
+def _path_in_slots(stacks: Sequence[LoadedField], keeper: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The one path among those to these stacks that leads through a pointer in the structure."""
+    paths = [stack.path for stack in stacks if stack.path[:-2] == keeper]
+    return paths[0] if len(paths) == 1 else None
+
+
+def _evenly(number: tuple[int, ...], paths: Sequence[tuple[int, ...]]) -> _Slots | None:
+    """The slots, if the paths for the numbers of _TRIED lead to the same place in as many of one size."""
+    size = paths[1][-1] - paths[0][-1]
+    even = all(path == (*paths[0][:-1], paths[0][-1] + slot * size) for slot, path in zip(_TRIED, paths, strict=True))
+    return _Slots(number, size, paths[0][-1]) if even and 0 <= paths[0][-1] <= size - _POINTER else None
+
+
+def _ways(
+    image: Image, function: Range, fields: dict[tuple[int, ...], Value], stack: LoadedField, slots: _Slots | None
+) -> Iterator[_Way]:
+    calls = _follow(image, function, fields=fields).calls
+    counts = getters_of_count(
+        image, {each.target for each in calls if each.arguments[0] == stack and isinstance(each.target, int)}
+    )
+    for call in calls:
+        if call.arguments[0] != stack or not isinstance(call.arguments[1], int):
             continue
         for members in _member_of(image, call):
-            getters = _passed_on(image, function, call)
-            offsets = {offset for target in getters for offset in _getter_of(image, target)}
+            offsets = {offset for target in _passed_on(image, function, fields, call) for offset in _getter_of(image, target)}
             bytes_at, lengths_at = min(offsets, default=0), max(offsets, default=0)
             if len(offsets) == 2 and lengths_at == bytes_at + _POINTER:
-                yield (*stack.path, members), (0, bytes_at)
+                yield _Way(stack.path[:-1] if slots else stack.path, slots, members, 0 if len(counts) == 1 else None, bytes_at)
 
 
 def _member_of(image: Image, call: OutgoingCall) -> set[int]:
@@ -105,11 +185,11 @@ def _member_of(image: Image, call: OutgoingCall) -> set[int]:
     }
 
 
-def _passed_on(image: Image, function: Range, call: OutgoingCall) -> set[int]:
+def _passed_on(image: Image, function: Range, fields: dict[tuple[int, ...], Value], call: OutgoingCall) -> set[int]:
     """The small functions that are called with the member which that call has returned."""
     assert isinstance(call.target, int)
     member = LoadedField((2 << 20,))
-    calls = _follow(image, function, results={call.target: member}).calls
+    calls = _follow(image, function, fields=fields, results={call.target: member}).calls
     return {each.target for each in calls if isinstance(each.target, int) and each.arguments[0] == member}
 
 

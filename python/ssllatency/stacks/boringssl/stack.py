@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.base import Codes, Mark
+from ssllatency.stacks.boringssl.offers import OFFERS
 from ssllatency.stacks.openssl.stack import BIO_WAITS, OpenSsl
 from ssllatency.stacks.phases import Callee, Phase, PhaseFunction
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
+    from ssllatency.code.machine import Machine
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Function, Image
+    from ssllatency.stacks.boringssl.handshake_code import BoringSslHandshakeCode
     from ssllatency.stacks.boringssl.unnamed import BoringSslTables
     from ssllatency.stacks.names import Names
 
@@ -65,6 +68,7 @@ class BoringSsl(OpenSsl):
     )
     callees = (*OpenSsl.callees, Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3))
     inlines_handshake = True
+    offers = OFFERS
     keeps_name_in_one_place = True
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
@@ -132,6 +136,15 @@ class BoringSsl(OpenSsl):
         from ssllatency.stacks.boringssl.phases import phase_functions
 
         return phase_functions(image)
+
+    def handshake_code(
+        self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]
+    ) -> BoringSslHandshakeCode:
+        """OpenSSL's calls, and those of callbacks and of what looks a session up."""
+        from ssllatency.stacks.boringssl.handshake_code import BoringSslHandshakeCode
+
+        alone = len(libraries) == 1
+        return BoringSslHandshakeCode(image, machine, bodies, self.callees, self.transport, alone=alone)
 
     def signing_function(self, image: Image) -> Function | None:
         """The one that raises errors of private keys first."""

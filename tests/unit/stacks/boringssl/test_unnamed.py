@@ -33,8 +33,23 @@ NETTY = "netty"
 MADE_UP = ("ERR_peek_error", "BIO_should_read", *NAMES)
 # What isn't linked into these servers; and SSL_write's data goes through BIO_write_ex in the newest BoringSSL.
 NOT_LINKED: dict[str, set[str]] = {"boringssl": set(), "aws-lc": set(), NETTY: set()}
-# AWS-LC doesn't show which of its certificates it has chosen.
-SENT = {"sent_certificates", "first_certificate"}
+SENT = {"sent_certificates", "first_certificate", "sent_count"}
+SLOTS = {"sent_slot", "next_slot", "slot_certificates"}  # AWS-LC's
+# By callbacks and what looks sessions up, the function that calls each, as symbols name it.
+CALLERS = {
+    "select_certificate_cb": r"20ssl_server_handshake",
+    "client_hello_cb": r"20ssl_server_handshake",
+    "servername_cb": r"28ssl_parse_clienthello_tlsext",
+    "alpn_select_cb": r"18ssl_negotiate_alpn",
+    "cert_cb": r"(20ssl_(server|client)|22tls13_client)_handshake",
+    "status_cb": r"20ssl_server_handshake|32tls1_call_ocsp_stapling_callback",
+    "new_session_cb": r"16ssl_update_cache",
+    "ticket_key_cb": r"34ssl_encrypt_ticket_with_cipher_ctx|26ssl_decrypt_ticket_with_cb",
+    "ticket_aead_method": r"18ssl_(encrypt|process)_ticket",
+    "ssl_process_ticket": r"20ssl_get_prev_session|17do_select_session",
+    "get_session_cb": r"20ssl_get_prev_session",
+}
+TOLD = {Phase.CALLBACKS, Phase.SESSION_LOOKUP}
 # The functions of key shares, by their names of today and of before 2023, which AWS-LC has kept.
 KEY_SHARES = {
     "SSLKeyShare::Generate": r"KeyShare(8Generate|5Offer)E",
@@ -105,20 +120,36 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(program: Path, images:
     assert {call.phase for call in keys[1]} == {Phase.PRIVATE_KEY, Phase.KEY_EXCHANGE}
     assert set(checks[1]) <= set(checks[0])
     assert {call.callee for call in checks[1]} == {"ssl_verify_peer_cert", "ssl_public_key_verify"}
-    assert len(unnamed.calls) == len(keys[1]) + len(checks[1])
+    others = [[call for call in plan.calls if call.phase in TOLD] for plan in (named, unnamed)]
+    assert others[1] == others[0]
+    assert len(unnamed.calls) == len(keys[1]) + len(checks[1]) + len(others[1])
     reads = [[call for call in plan.transport if call.callee == "BIO_read"] for plan in (named, unnamed)]
     assert reads[1] == reads[0]
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
     always = {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init", "server_name"}
     always |= {"verify_mode", "peer_certificate", "peer_digest"}
-    assert unnamed.labels.keys() == always | (set() if program.name == "aws-lc" else SENT)
+    assert unnamed.labels.keys() == always | SENT | (SLOTS if program.name == "aws-lc" else set())
     assert unnamed.signs == named.signs
     symbol = build.symbols(program)
     signs = {name: each.address for name, each in symbol.items() if re.match(r"_ZN4bssl\d+ssl_private_key_signE", name)}
     (signing,) = (address for name, address in signs.items() if not re.search(MISSED, name))
     assert unnamed.signs
     assert signing <= unnamed.signs.address < signing + 64
+
+
+def test_callbacks_are_called_where_symbols_say(program: Path, images: tuple[Image, Image]) -> None:
+    named = {symbol.address: name for name, symbol in build.symbols(program).items() if not re.search(MISSED, name)}
+    for image in images:
+        plan = plan_handshake(image)
+        calls = [call for call in plan.calls if call.phase in TOLD]
+        assert {call.callee for call in calls} == CALLERS.keys() - ({"client_hello_cb"} if program.name != "aws-lc" else set())
+        for call in calls:
+            bounds = image.function_bounds(call.begin.address)
+            assert bounds
+            assert re.search(CALLERS[call.callee], named[bounds[0]]), call.callee
+        sites = [call.begin.address for call in calls]
+        assert len(set(sites)) == len(sites)
 
 
 def test_the_name_is_stored_where_it_is_returned_from(program: Path, images: tuple[Image, Image]) -> None:

@@ -52,7 +52,7 @@ class OpenSslHandshakeCode(HandshakeCode):
         alone: bool,
     ) -> None:
         super().__init__(image, bodies, callees, transport)
-        self._machine = machine
+        self.machine = machine
         self._code = LibsslCode() if alone else self._part()
 
     def _part(self) -> LibsslCode:
@@ -76,8 +76,8 @@ class OpenSslHandshakeCode(HandshakeCode):
     def calls(self) -> Iterator[CallSite]:
         """Lookups and callbacks as well."""
         yield from self.phase_calls()
-        yield from self._lookups()
-        yield from self._callbacks()
+        yield from self.lookups()
+        yield from self.callbacks()
         yield from self.transport_calls()
 
     def named(self) -> set[str]:
@@ -106,12 +106,13 @@ class OpenSslHandshakeCode(HandshakeCode):
         """The reads and writes of handshakes alone; where these can't be told, all of libssl's."""
         try:
             methods = ssl_methods(self.image)
-            calls = record_calls(self.image, self._machine, self.bodies, self._code, methods)
+            calls = record_calls(self.image, self.machine, self.bodies, self._code, methods)
         except (Unplannable, ElfError):
             calls = {callee: self.sites_of(callee) for callee in self.transport}
         yield from self.transported(calls)
 
-    def _lookups(self) -> Iterator[CallSite]:
+    def lookups(self) -> Iterator[CallSite]:
+        """The calls of what looks a session up."""
         for name, find in ((TICKET, self._hidden.tls_decrypt_ticket), (CACHE, self._hidden.lookup_sess_in_cache)):
             try:
                 start = find()
@@ -145,7 +146,8 @@ class OpenSslHandshakeCode(HandshakeCode):
                 calling.append(site)
         return calling
 
-    def _callbacks(self) -> Iterator[CallSite]:
+    def callbacks(self) -> Iterator[CallSite]:
+        """The calls of the application's callbacks."""
         for name, path in callback_paths(self.image).items():
             if isinstance(path, str):
                 self.missing.append(MissingPart(name, path))
@@ -158,6 +160,6 @@ class OpenSslHandshakeCode(HandshakeCode):
     def _calls_through(self, name: str, path: CallbackPath) -> list[int]:
         """Those of the callback for a ticket's keys are where tickets are made and opened."""
         if name != TICKET_KEY:
-            return calls_through(self.image, self._machine, self.bodies, (path[0], path[1]), self._code)
+            return calls_through(self.image, self.machine, self.bodies, (path[0], path[1]), self._code)
         starts = self.bodies.functions(site for callee in _OF_TICKETS for site in self.sites[callee])
         return calls_in(self.bodies, sorted(starts), path)
