@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from ssllatency.code.values import signed
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image, Range
 
 _LONGEST_PATH = 256
 _LONGEST = 16
+_ADRP, _ADD, _SOON = 0x90000000, 0x91000000, 64  # of 64 bits, with an immediate; instructions
 _MAX_FILES = 4096
 _OF_PATHS, _UNREADABLE = re.compile(rb"[\w./+-]"), re.compile(rb"[^ -~]")
 
@@ -45,8 +48,12 @@ def places_naming(image: Image, texts: Collection[int], within: Range | None = N
 
 
 def references(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[tuple[int, int]]:
-    """The places at which code takes the address of one of these texts, each with that address."""
+    """The places at which code takes the address of one of these texts, each with that address; in aarch64 code, where it takes
+    the address of the text's page."""
     if not texts:
+        return
+    if image.machine == "aarch64":
+        yield from _aarch64_references(image, texts, within)
         return
     for start, code in image.code_pieces(_LONGEST, within):
         relative = (min(texts) - start - len(code) - 7, max(texts) - start)
@@ -60,6 +67,30 @@ def references(image: Image, texts: Collection[int], within: Range | None = None
             (text,) = struct.unpack("<I", match[1])
             if text in texts:
                 yield start + match.start(), text
+
+
+def _aarch64_references(image: Image, texts: Collection[int], within: Range | None) -> Iterator[tuple[int, int]]:
+    """Those of adrp and the next add of its register, if that is soon."""
+    for start, code in image.code_pieces(_LONGEST, within):
+        words = memoryview(code[: len(code) & ~3]).cast("I")
+        for number, word in enumerate(words):
+            if word & 0x9F000000 != _ADRP:
+                continue
+            distance = signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
+            page = (start + 4 * number & ~0xFFF) + (distance << 12)
+            text = page + _added(words, number, word & 31)
+            if text in texts:
+                yield start + 4 * number, text
+
+
+def _added(words: Sequence[int], position: int, register: int) -> int:
+    """The number that is added to the register soon after that position; 0 where none is."""
+    for word in words[position + 1 : position + _SOON]:
+        if word & 0xFFC003E0 == _ADD | register << 5:
+            return word >> 10 & 0xFFF
+        if word & 0x9F00001F == _ADRP | register:
+            break
+    return 0
 
 
 def _uppers(low: int, high: int) -> bytes:

@@ -87,11 +87,11 @@ _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known, unless these embed a socket"
 _ARM_INSIDE = _by(
     f"{_LIBRARIES}/test_aarch64_libraries.py::test_an_openssl_in_another_library_is_planned",
-    but="of 3.3; its phases aren't told from the rest",
+    but="of 3.3",
 )
 _ARM_BORINGSSL = _by(
     f"{_LIBRARIES}/test_aarch64_libraries.py::test_a_boringssl_in_another_library_is_planned",
-    but="calls and handshakes, of Netty's, without phases and labels",
+    but="of Netty's; whether clients have certificates isn't known",
 )
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _BY_HAND = "of 3.2, 3.4 and 3.5 functions, fields and probes were compared with those of symbols, by hand"
@@ -107,7 +107,7 @@ _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
 _SOME_LABELS = "port and peer aren't seen"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
-_X86_ALONE = "instructions of no other processor than x86-64 are followed"
+_X86_ALONE = "functions without symbols are looked for in code for x86-64 alone"
 _NO_CACHE = "what the library looks up in its own cache of sessions isn't told from the rest"
 _NO_PORT = "the port isn't always known; those of RSA key exchange don't count"
 _CALLBACKS = "test_callbacks_and_what_looks_sessions_up"

@@ -136,12 +136,13 @@ class CallbackCalls:
         return (call for call in calls if call.field[0] in self._contexts and call.field != self._server_name.field)
 
     def _select_certificate(self) -> list[int]:
-        """The calls to which only an address on the stack is passed, and which TLS 1.3's own functions don't make."""
+        """The calls to which no pointer is passed that was loaded, but an address on the stack, and which TLS 1.3's own
+        functions don't make."""
         later = {call.field for call in self._of_context(self._in_file(_SERVER_TLS13))}
         calls = [
             call
             for call in self._of_context(self._in_file(_SERVER))
-            if not self._loaded(call, _FIRST) and not self._loaded(call, _SECOND) and call.field not in later
+            if not self._loaded(call, _FIRST) and call.field not in later
         ]
         return self._of_one_field(calls)
 

@@ -110,13 +110,14 @@ def _server(image: Image) -> dict[str, int]:
     ]
     if len(fields) != 1 or not 0 <= fields[0].path[0] < _MAX_OFFSET:
         return {}
-    path, bits = fields[0].path, [1 << number for number in range(8 * fields[0].size)]
+    path, bits = fields[0].path, range(8 * fields[0].size)
     set_by = [
         bit
         for bit in bits
-        if followed_in(image, function.address, Assumptions({"rdi": _CONNECTION}, {path: bit})).results == [1]
+        if followed_in(image, function.address, Assumptions({"rdi": _CONNECTION}, {path: 1 << bit})).results == [1]
     ]
-    return {"server": path[0], "server_bits": set_by[0]} if len(set_by) == 1 else {}
+    # A word of 64 bits may be read for it: what is told of is the byte that it lies in.
+    return {"server": path[0] + set_by[0] // 8, "server_bits": 1 << set_by[0] % 8} if len(set_by) == 1 else {}
 
 
 def runs_handshakes_alone(image: Image, bodies: Bodies) -> bool:

@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from ssllatency.code.constant_blocks import MAX_SIZE
 from ssllatency.code.decode import lines
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
-from ssllatency.code.x86.call_constants import MAX_SIZE
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
 from ssllatency.stacks.boringssl.signing import certificate_paths, getters_of_count
@@ -32,6 +32,10 @@ _STORING_FILE, _EXTENSIONS_FILE, _MESSAGES_FILE, _SERVER_FILE = "ssl_asn1", "ext
 
 # Tags of a session's stored form, [1] to [23], as CBB_add_asn1 takes them: a few that only what writes it has as arguments.
 _TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
+# mov w2, #tag, and soon movk w2, #0xa000, lsl #16; the tag lies from the sixth bit up.
+_TAGS_AARCH64 = re.compile(
+    rb"([\x22\x42\x62\x82\xa2\xc2\xe2\x02][\x00-\x03])\x80\x52(?=(?:.{4}){0,3}\x02\0\xb4\x72)", re.DOTALL
+)
 _WRITTEN = {1, 2, 4, 14, 18, 19, 23}
 _GROUP, _SIGNATURE, _PEER_DIGEST = 18, 23, 13
 _TAG = 0xA0000000  # of the fields, as CBB_add_asn1 takes it third
@@ -39,6 +43,8 @@ _NEAR = 1 << 16  # bytes between functions of one source file
 _FARTHEST = 8 << 20
 _SETS_TAG = re.compile(r"edx, 0xa00000([01][0-9a-f])")
 _LOADS_WORD = re.compile(r"esi, word ptr \[(?!rsp|rip)(\w+) \+ (\w+)\]")
+_SETS_TAG_AARCH64 = re.compile(r"w2, #(0x[01]?[0-9a-f]|\d)")
+_LOADS_WORD_AARCH64 = re.compile(r"w1, \[(?!sp)(x\d+), #(\w+)\]")
 
 # What returns a server's name, and the kind of name that it is asked for, TLSEXT_NAMETYPE_host_name.
 _GETS_NAME, _HOST_NAME, _LIB = "SSL_get_servername", 0, "ssl_lib"
@@ -144,20 +150,31 @@ class Labels:
             raise Unplannable("the functions that store sessions lie too far apart")
         tags: dict[Range, set[int]] = {}
         for start, code in self._image.code_pieces(_POINTER, within):
-            for match in _TAGS.finditer(code):
-                if bounds := self._image.function_bounds(start + match.start()):
-                    tags.setdefault(bounds, set()).add(match[1][0])
+            for place, tag in self._tags(code):
+                if bounds := self._image.function_bounds(start + place):
+                    tags.setdefault(bounds, set()).add(tag)
         return _only([function for function, used in tags.items() if used >= _WRITTEN], "write sessions down")
+
+    def _tags(self, code: bytes) -> Iterator[tuple[int, int]]:
+        """The places in code at which tags are set, and the tags."""
+        if self._image.machine == "x86-64":
+            yield from ((match.start(), match[1][0]) for match in _TAGS.finditer(code))
+        else:
+            for match in _TAGS_AARCH64.finditer(code):
+                yield match.start(), int.from_bytes(match[1], "little") >> 5
 
     def _word_after(self, function: Range, tag: int) -> int:
         """The offset of the word that is passed on next to each use of the tag; Unplannable if it isn't the same one."""
         start, end = function
         offsets: set[int] = set()
-        waits = False
+        waits, of_x86 = False, self._image.machine == "x86-64"
+        loads, text = ("movzx", _LOADS_WORD) if of_x86 else ("ldrh", _LOADS_WORD_AARCH64)
         for line in lines(self._image.code(start, end - start), start, self._image.machine):
-            if match := _SETS_TAG.search(line.op_str):
+            if of_x86 and (match := _SETS_TAG.search(line.op_str)):
                 waits = int(match[1], 16) == tag
-            elif waits and line.mnemonic == "movzx" and (match := _LOADS_WORD.fullmatch(line.op_str)):
+            elif line.mnemonic == "mov" and (match := _SETS_TAG_AARCH64.fullmatch(line.op_str)):
+                waits = int(match[1], 0) == tag
+            elif waits and line.mnemonic == loads and (match := text.fullmatch(line.op_str)):
                 offsets.add(int(match[2], 0))
                 waits = False
         return _only(offsets, "fields follow a tag")
@@ -291,13 +308,14 @@ class Labels:
     def resumed(self) -> dict[str, FieldPath]:
         """The bit that the answer to a server name looks at: where it is set, nothing is added."""
         address = self._adding(_SERVER_NAME)
-        flags = {field for field in self._follow(address).fields if self._is_in_holder(field, 3) and field.size == 1}
-        flag = _only(flags, "bytes tell whether a session is resumed").path
-        if not self._follow(address, {flag: 0}).calls:
+        fields = {field for field in self._follow(address).fields if self._is_in_holder(field, 3)}
+        flag = _only({(field.path, field.size) for field in fields}, "words tell whether a session is resumed")
+        (path, size) = flag
+        if not self._follow(address, {path: 0}).calls:
             raise Unplannable("nothing is added where it is 0")
-        bits = [1 << number for number in range(8)]
-        bit = _only([bit for bit in bits if not self._follow(address, {flag: bit}).calls], "bits tell it")
-        return {"resumed": FieldPath(flag[1:], 1, bit)}
+        bits = [number for number in range(8 * size) if not self._follow(address, {path: 1 << number}).calls]
+        bit = _only(bits, "bits tell it")
+        return {"resumed": FieldPath((*path[1:-1], path[-1] + bit // 8), 1, 1 << bit % 8)}
 
     def protocol(self) -> dict[str, FieldPath]:
         """The bytes that the answer with a protocol passes on, and how many they are."""

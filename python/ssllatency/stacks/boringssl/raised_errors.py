@@ -12,8 +12,9 @@ from collections.abc import Collection
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
+from ssllatency.code.constant_blocks import ConstantCall
+from ssllatency.code.constant_calls import calls_with_constants
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.x86.call_constants import ConstantCall, calls_with_constants
 from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.source_files import file_names, places_naming
 
@@ -35,8 +36,6 @@ class RaisedErrors:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        if image.machine != "x86-64":
-            raise Unplannable(f"errors that are raised are read in x86-64 code only, not in {image.machine} code")
         self._files = {address: _stem(image.text(address)) for address in file_names(image, _FOLDER)}
         self._calls: dict[Range, set[ConstantCall]] = {}
         self.put_error = self._put_error()

@@ -58,6 +58,8 @@ class UnnamedFunctions:
     ElfError, from the constructor where nothing can be found."""
 
     def __init__(self, image: Image) -> None:
+        if image.machine != "x86-64":
+            raise Unplannable(f"functions without symbols are looked for in x86-64 code only, not in {image.machine} code")
         self._image = image
         self._errors = errors_of(image)
         self._lib = self._errors.of(_LIB)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import zipfile
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -29,7 +30,7 @@ from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, Role
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, HandshakeSites, Role
 from ssllatency.probes.planner import plan_image
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.entry import entry_site
@@ -41,6 +42,7 @@ SERIES = ("1.1", "3.0", "3.5")
 SSL, CRYPTO = ([f"{library}-{series}-arm64" for series in SERIES] for library in ("libssl", "libcrypto"))
 SAMPLE = 500  # functions of each library
 SIMULATED = re.compile(r"(b|b\.[a-z]+|bl|br|blr|ret|cbz|cbnz|tbz|tbnz|adr|adrp)$")
+OF_CLIENTS = {"verify_mode", "peer_certificate", "peer_digest"}
 POST_QUANTUM = {name for name in BY_NAME if name.startswith("ml")}
 PROVIDED = {name for name, operation in BY_NAME.items() if operation.providers}
 MISSING = {
@@ -78,8 +80,10 @@ def test_all_operations_that_the_library_has_are_planned(name: str, return_probe
     assert {each.operation for each in plan.operations} == wanted - MISSING[name]
 
 
+@pytest.mark.slow
 def test_an_openssl_in_another_library_is_planned() -> None:
-    """That of Python's cryptography, with its symbols. Phases aren't told there."""
+    """That of Python's cryptography, with its symbols: as the same version for x86-64 is, but for a call that is built in twice
+    there."""
     inside = image("openssl-inside-3.3-arm64")
     plan = _plan(inside, False)
     wanted = {operation.name for operation in BY_NAME.values() if operation.library in ("libssl", "libcrypto")}
@@ -89,21 +93,43 @@ def test_an_openssl_in_another_library_is_planned() -> None:
     handshake = plan_handshake(inside)
     labels = {"version", "cipher", "group_tls13", "group_session", "resumed", "signature", "server_name", "alpn", "certificate"}
     assert labels <= handshake.labels.keys()
-    assert (handshake.calls, [missing.what for missing in handshake.missing]) == ((), ["phases"])
+    assert handshake.missing == ()
+    assert handshake.state_machine
+    others = foreign.needed(foreign.python_package("cryptography")) / "cryptography/hazmat/bindings/_rust.abi3.so"
+    same = plan_handshake(Image.open(others))
+    assert _callees(same) - _callees(handshake) == Counter({"ticket_key_cb": 1})
+    assert _callees(handshake) - _callees(same) == Counter()
 
 
-def test_a_boringssl_in_another_library_is_planned(tmp_path: Path) -> None:
-    """That of Netty, with its symbols: what applications call, what tells how it ended, and no phases and labels."""
-    (archive,) = foreign.needed(foreign.java_archives("tcnative-arm64")).glob("netty-tcnative-boringssl-static-*.jar")
+def _callees(handshake: HandshakeSites) -> Counter[str]:
+    return Counter(call.callee for call in handshake.calls)
+
+
+def _of_netty(folder: Path, name: str, machine: str) -> Image:
+    """Its library for this machine."""
+    (archive,) = foreign.needed(foreign.java_archives(name)).glob("netty-tcnative-boringssl-static-*.jar")
     with zipfile.ZipFile(archive) as files:
-        inside = Image.open(Path(files.extract("META-INF/native/libnetty_tcnative_linux_aarch_64.so", tmp_path)))
+        return Image.open(Path(files.extract(f"META-INF/native/libnetty_tcnative_linux_{machine}.so", folder)))
+
+
+@pytest.mark.slow
+def test_a_boringssl_in_another_library_is_planned(tmp_path: Path) -> None:
+    """That of Netty, with its symbols: what applications call, what tells how it ended, phases and labels, as in the same
+    version for x86-64; but whether a client has a certificate."""
+    inside, other = _of_netty(tmp_path, "tcnative-arm64", "aarch_64"), _of_netty(tmp_path, "netty", "x86_64")
     plan = _plan(inside, False)
     called = {"SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"}
     assert (plan.stack, called - {each.operation for each in plan.operations}) == ("boringssl", set())
     assert None not in (plan.offsets.rwstate, plan.offsets.boringssl, plan.offsets.server, plan.offsets.bio_flags)
     handshake = plan_handshake(inside)
-    assert ({*handshake.labels}, handshake.calls) == ({"in_init"}, ())
-    assert {"phases"} <= {missing.what for missing in handshake.missing}
+    same = plan_handshake(other)
+    assert plan.offsets == plan_image(other).offsets
+    labels = {name: path for name, path in same.labels.items() if name not in OF_CLIENTS}
+    assert handshake.labels == labels
+    assert {"version", "cipher", "group", "resumed", "server_name", "alpn", "sent_certificates", "sent_count"} <= labels.keys()
+    assert _callees(same) - _callees(handshake) == Counter({"ticket_aead_method": 1})  # built in twice there
+    assert _callees(handshake) - _callees(same) == Counter()
+    assert handshake.signs
 
 
 @pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))

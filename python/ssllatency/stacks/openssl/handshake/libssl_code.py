@@ -45,8 +45,6 @@ def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> Libssl
     Where few of these are known, as symbols name none, they may lie among libssl's as well. Unplannable where libssl's can't be
     determined.
     """
-    if image.machine != "x86-64":
-        raise Unplannable(f"libssl's functions can't be told from libcrypto's in a static {image.machine} program")
     naming = sorted(bodies.functions(places_naming(image, file_names(image, "ssl"))))
     groups = _groups(naming)
     largest = max(groups, key=len, default=[])

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cached_property
 
+from ssllatency.code.constant_blocks import ConstantCall
+from ssllatency.code.constant_calls import calls_with_constants
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.x86.call_constants import ConstantCall, calls_with_constants
 from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.source_files import references
 

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Constants in registers, followed through the blocks that a function's code falls into, whatever the machine.
+
+Compilers put a call that several branches make in one place and jump there with their own arguments: so the constants are
+followed through the function's branches. What isn't reached that way, as the cases of a switch, begins with nothing known.
+Steps have caps, so that any code ends soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+ARGUMENTS = 5
+"""The first arguments, whose constants are told."""
+MAX_SIZE = 1 << 16  # bytes of a function
+_MOST_STATES = 48  # different constants with which one place is reached; further ones are left out
+
+# What registers hold, by their numbers: a constant, unknown (None), or what the register ~value held where the block begins.
+State = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class ConstantCall:
+    """A direct call or tail jump at `address` to `target`, with what its first arguments are: None where unknown."""
+
+    address: int
+    target: int
+    arguments: State
+
+
+@dataclass
+class CodeBlock:
+    """Instructions that are run from the first to the last: what they leave in the registers, their calls, and what follows."""
+
+    held: list[int | None]
+    calls: list[ConstantCall] = field(default_factory=list)
+    next: list[int] = field(default_factory=list)
+    seen: set[State] = field(default_factory=set)
+
+    @classmethod
+    def begin(cls, registers: int) -> CodeBlock:
+        return cls([~number for number in range(registers)])
+
+    def call(self, address: int, target: int) -> None:
+        """Note a call with what the first registers hold."""
+        self.calls.append(ConstantCall(address, target, tuple(self.held[:ARGUMENTS])))
+
+
+def followed(blocks: Mapping[int, CodeBlock], first: int, registers: int) -> set[ConstantCall]:
+    """The calls of the blocks, by their first addresses, once for each set of arguments; the function begins at `first`."""
+    unknown: State = (None,) * registers
+    _spread(blocks, [first], unknown)
+    for start, block in blocks.items():
+        if not block.seen:
+            _spread(blocks, [start], unknown)
+    return {
+        ConstantCall(call.address, call.target, _after(state, call.arguments))
+        for block in blocks.values()
+        for call in block.calls
+        for state in block.seen
+    }
+
+
+def _spread(blocks: Mapping[int, CodeBlock], starts: Sequence[int], state: State) -> None:
+    work = [(start, state) for start in starts]
+    while work:
+        start, before = work.pop()
+        block = blocks.get(start)
+        if block is None or before in block.seen or len(block.seen) >= _MOST_STATES:
+            continue
+        block.seen.add(before)
+        after = _after(before, block.held)
+        work += [(following, after) for following in block.next]
+
+
+def _after(before: State, held: Iterable[int | None]) -> State:
+    return tuple(before[~value] if value is not None and value < 0 else value for value in held)
