@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -117,6 +118,24 @@ func pump(conn net.Conn) net.Conn {
 	return pumped{conn, reader}
 }
 
+// It looks before each write whether the peer has said anything, which it hasn't, and takes its time over what it does then.
+type peeking struct{ *net.TCPConn }
+
+func (p peeking) Write(data []byte) (int, error) {
+	raw, err := p.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	raw.Control(func(descriptor uintptr) {
+		_, _, err = syscall.Recvfrom(int(descriptor), make([]byte, 1), syscall.MSG_PEEK)
+	})
+	if err != syscall.EAGAIN {
+		panic(err)
+	}
+	time.Sleep(lateness)
+	return p.TCPConn.Write(data)
+}
+
 // Takes its time before each write but the first: the server waits for what it writes.
 type lateWriter struct {
 	net.Conn
@@ -185,6 +204,7 @@ func pairs(transport string) pair {
 		"hidden":           func(conn net.Conn) net.Conn { return &hidden{1, conn} },
 		"pumped":           pump,
 		"embedded":         embed,
+		"peeking":          func(conn net.Conn) net.Conn { return peeking{conn.(*net.TCPConn)} },
 		"larger":           func(conn net.Conn) net.Conn { return larger{conn.(*net.TCPConn), 1} },
 		"pointed":          func(conn net.Conn) net.Conn { return &larger{conn.(*net.TCPConn), 1} },
 		"wrapped-embedded": func(conn net.Conn) net.Conn { return &wrapped{embed(conn)} },

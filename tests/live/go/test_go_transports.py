@@ -54,6 +54,16 @@ def test_over_a_socket_it_waits_for_its_peer(name: str, transport: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEEDED)
+def test_a_look_at_what_has_come_is_no_wait(name: str) -> None:
+    """The server looks whether there is anything to read, finds nothing, and is as late as its clients then."""
+    shakes, late_ns = shaken(name, "peeking")
+    assert 0.9 * late_ns <= spent_ns(shakes.singles, "wait_peer") < 1.5 * late_ns
+    assert spent_ns(shakes.singles, "rest") >= 0.9 * late_ns
+    assert spent_ns(shakes.singles, "wait_unknown") == spent_ns(shakes.singles, "wait_window") == 0
+    assert shakes.document["handshakes"]["slept"] == 0
+
+
+@pytest.mark.parametrize("name", NEEDED)
 @pytest.mark.parametrize("transport", ["hidden", "behind", "neighbour", *OTHERS])
 def test_what_is_around_a_socket_in_another_way_is_not_known(name: str, transport: str) -> None:
     """Its socket isn't what comes first: a number does, or a pointer behind which another connection's lies, or a socket that
