@@ -882,6 +882,7 @@ class HandshakeCounters(ctypes.Structure):
         ("watches_arrivals", ctypes.c_uint64),
         ("watches_reads_ns", ctypes.c_uint64),
         ("watches_transfers", ctypes.c_uint64),
+        ("transfers_since_ns", ctypes.c_uint64),
         ("without_socket", ctypes.c_uint64),
         ("watches_datagrams_ns", ctypes.c_uint64),
         ("without_port", ctypes.c_uint64),
@@ -894,7 +895,7 @@ class HandshakeCounters(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 232
+assert ctypes.sizeof(HandshakeCounters) == 240
 
 
 class HandshakeKey(ctypes.Structure):

@@ -69,6 +69,12 @@ static __always_inline int on_go_entry(const struct pt_regs *ctx, __u64 cookie)
 	return begin_with_go_hello(handshake, connection);
 }
 
+/* Whether receives and sends weren't watched at some time since then, though only they tell when goroutines wait. */
+static __always_inline bool misses_transfers_since(__u64 ns)
+{
+	return ns < *(volatile __u64 *)&handshake_counters.transfers_since_ns;
+}
+
 /* The call that makes a handshake has returned an error, or none. Returns how the handshake has ended, as handshake_end's word.
  */
 __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connection, __u64 itab, __u64 error)
@@ -79,7 +85,7 @@ __noinline __u32 end_go_handshake(struct ssll_handshake *handshake, __u64 connec
 	if (!handshake || !library)
 		return 0;
 	/* Of QUIC, or of a transport of the program's own, goroutines wait elsewhere, as for a channel. */
-	if (!holds_go_socket(connection, library) && !has_waited(handshake))
+	if (misses_transfers_since(handshake->began_ns) || (!holds_go_socket(connection, library) && !has_waited(handshake)))
 		handshake->flags |= SSLL_FLAG_SLEPT;
 	read_go_server(connection, library, &how.server);
 	if (itab) {

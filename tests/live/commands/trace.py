@@ -78,6 +78,11 @@ class Trace:
         self._keep(self._result())
 
     @property
+    def pid(self) -> int:
+        """The command's own."""
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether it hasn't ended by itself."""
         return self._process.poll() is None

@@ -26,8 +26,8 @@ from functools import partial
 from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
-from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
-from ssllatency.engines.attach.links import Linker, decide, links_each_process, may_link_each, method_of_programs
+from ssllatency.engines.attach.images import can_trace, is_go, why_no_call_can_begin
+from ssllatency.engines.attach.links import Linker, close_all, decide, links_each_process, may_link_each, method_of_programs
 from ssllatency.engines.attach.loaded import Loaded
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_together
 from ssllatency.engines.attach.processes import Processes
@@ -43,7 +43,7 @@ from ssllatency.engines.attach.tiers import SitesOf, TierProbes
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel, process_slots
 from ssllatency.engines.bpf.libbpf import BpfObject
-from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
+from ssllatency.engines.bpf.loadable import Closable, Loadable, LoadedMap
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
@@ -234,6 +234,7 @@ class Attachment:
             self.processes.attach()
         if self.processes.around:
             self.processes.around.before_attach()
+        self._note_go(self.images)
         self._probes.add(0, self.images, more or {})
         if self._sees_no_call() and self.images and not (self.request.wait or self._beside):
             raise AttachError(self._why_no_call_can_begin())
@@ -359,6 +360,7 @@ class Attachment:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
         first = self.next_number(len(images))
         self._describe(first, images, attached=False)
+        self._note_go(images)
         self._probes.add(first, images, more or {})
         self._describe(first, images, attached=True)
         self.images += images
@@ -367,8 +369,17 @@ class Attachment:
         """Attaches the image of that number to processes that came later; where all share the links there is nothing to do."""
         if self.has_own_links(index) and index not in self._probes.left_alone:
             image = replace(self.images[index], pids=tuple(pids))
+            self._note_go([image])
             self._probes.add(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
+
+    def _note_go(self, images: Iterable[TracedImage]) -> None:
+        """Takes it that the processes of these images map them."""
+        self.processes.of_go.update(pid for image in images if is_go(image) for pid in image.pids)
+
+    def note_mapping(self, pid: int, number: int) -> None:
+        """Takes it that the process maps the image of that number, whose links everyone may share."""
+        self._note_go([replace(self.images[number], pids=(pid,))])
 
     def has_own_links(self, number: int) -> bool:
         """Whether each process has links of its own to the image of that number."""
@@ -393,10 +404,18 @@ class Attachment:
         """The place of a site in the image of that number that is attached; None where nothing is attached to it."""
         return self._probes.site_in(self.images[number].file)
 
-    def attach_tracepoint(self, program: str) -> None:
-        """Attaches a program of a BpfObject to the raw tracepoint that its section names. OSError where the kernel has none."""
+    def attach_tracepoint(self, program: str) -> Closable:
+        """Attaches a program of a BpfObject to the raw tracepoint that its section names: by this link, which is closed with
+        the others at the latest. OSError where the kernel has none."""
         assert isinstance(self.object, BpfObject)
-        self._probes.add_link(self.object.attach_by_section(program))
+        link = self.object.attach_by_section(program)
+        self._probes.add_link(link)
+        return link
+
+    def remove_links(self, links: list[Closable]) -> None:
+        """Closes and forgets links of tracepoints."""
+        self._probes.take_links(links)
+        close_all(links)
 
     def all_targets(self) -> tuple[Target, ...]:
         """The processes that were asked for and those found later, ascending."""

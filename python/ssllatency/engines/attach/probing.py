@@ -152,7 +152,7 @@ class Probing:
         """Closes the links that processes had of their own which have ended; a thread waits for the kernel. Perf events, which
         take it far longer, stay to the end."""
         ended = [] if self.by_perf_events else self._linker.take_from(pids)
-        self._take_out(ended)
+        self.take_out(ended)
         if ended:
             from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
 
@@ -162,11 +162,12 @@ class Probing:
     def leave(self, file: str) -> None:
         """Removes what is attached to that file, at once."""
         links = self._linker.take_from_file(file)
-        self._take_out(links)
+        self.take_out(links)
         self._offsets.pop(file, None)
         close_all(links)
 
-    def _take_out(self, links: Iterable[Closable]) -> None:
+    def take_out(self, links: Iterable[Closable]) -> None:
+        """Forgets these links, which the caller closes."""
         numbers = set(map(id, links))
         self._entry_links = [link for link in self._entry_links if id(link) not in numbers]
         self.exit_links = [link for link in self.exit_links if id(link) not in numbers]

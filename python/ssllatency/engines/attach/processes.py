@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from ssllatency.engines.base import Request
+from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.cost.around import Around
 from ssllatency.engines.cost.meter import CostMeter
@@ -26,6 +27,7 @@ class Processes:
 
     `targets`, `notes`, `late` (those that ran before what they map was traced) and `others` (those that share the probes and
     aren't traced) are filled by whoever finds the processes.
+    `of_go` are those that map a Go program, and some that have and are gone.
     `following` keeps the set of them, where the request asks for that and the machine can; `unfollowed` says why it can't.
     `meter` measures what their probes cost, where that is asked for.
     """
@@ -34,6 +36,7 @@ class Processes:
         self.targets: dict[int, Target] = {target.pid: target for target in request.targets}
         self.notes: list[str] = []
         self.late: set[int] = set()
+        self.of_go: set[int] = set()
         self._late_forgotten = 0
         self.others: tuple[PayingProcess, ...] = ()
         self.when_ended: list[Callable[[Collection[int]], None]] = []  # what closes an attachment's links of processes
@@ -71,6 +74,11 @@ class Processes:
         if not self.filtered:
             return None
         return self.following.ever() if self.following else self.targets
+
+    def go_is_left(self) -> bool:
+        """Whether a process of a Go program is there."""
+        self.of_go = {pid for pid in self.of_go if exists(pid)}
+        return bool(self.of_go)
 
     @property
     def were_late(self) -> int:

@@ -98,6 +98,10 @@ class TierProbes:
         """Takes a link that goes with those that stay longest."""
         self._last.exit_links.append(link)
 
+    def take_links(self, links: Iterable[Closable]) -> None:
+        """Gives such links back, for the caller to close."""
+        self._last.take_out(links)
+
     def _sites_below(self, tier: Tier | None, numbers: Iterable[int]) -> dict[str, list[Sites]]:
         """Return `more` of a probing for what is below handshakes in the images of these numbers, if that is of the tier."""
         if self.below is None or tier not in (None, Tier.BELOW):

@@ -5,12 +5,13 @@ when goroutines wait for sockets."""
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from contextlib import suppress
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.program_choice import TRACEPOINT_OF_QUIC, TRACEPOINTS_OF_GO
-from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.host.kernel import release
 from ssllatency.host.preemption import loses_tracepoints
 
@@ -18,6 +19,9 @@ TRACEPOINTS = ("at_socket_state", "at_arrival", "at_segment", "at_read")
 # Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
 _FEWEST, _MOST = 1024, 32768
 _ENOUGH_WITHOUT_SOCKET = 3
+# How often it is looked whether a process is left that runs Go's code, and how long one may stay away, as while it restarts.
+_LOOK_S, _LINGER_S = 1.0, 10.0
+_NOT_NOW = (1 << 64) - 1
 
 
 class Arrivals:
@@ -29,6 +33,8 @@ class Arrivals:
         self.watched = self.sees_waits = False
         self._attachment = attachment
         self._reads_tried = self._waits_tried = self._datagrams_tried = False
+        self._waits: list[Closable] = []  # the links
+        self._look_s, self._nobody_since_s = 0.0, math.inf
 
     def make_room(self, loaded: Loadable, in_flight: int) -> None:
         """To be called before the object is loaded: for so many handshakes in flight."""
@@ -47,20 +53,54 @@ class Arrivals:
             self._counters.watches_arrivals = 1
 
     def watch_waits(self) -> None:
-        """Traces what receives and sends return; to be called once there is a Go program. Each one counts, so not on kernels
+        """Traces what receives and sends return; to be called before a Go program is traced. Each one counts, so not on kernels
         that may leave one out."""
-        if self._waits_tried or loses_tracepoints(release()):
-            return
-        self._waits_tried = True
-        with suppress(OSError):  # before Linux 6.3
+        self._nobody_since_s = math.inf
+        if self.sees_waits:
+            self._resume_waits()
+        elif not (self._waits_tried or loses_tracepoints(release())):
+            self._waits_tried = True
+            self.sees_waits = self._attach_waits()  # not before Linux 6.3
+
+    def _attach_waits(self) -> bool:
+        try:
             for program in TRACEPOINTS_OF_GO:
-                self._attachment.attach_tracepoint(program)
-            self.sees_waits = True
-            self._counters.watches_transfers = 1
+                self._waits.append(self._attachment.attach_tracepoint(program))
+        except OSError:
+            self._attachment.remove_links(self._waits)
+            return False
+        self._counters.watches_transfers = 1
+        return True
+
+    def _resume_waits(self) -> None:
+        if not self._waits and self._attach_waits():
+            self._counters.transfers_since_ns = time.monotonic_ns()
+
+    def _pause_waits(self) -> None:
+        self._counters.transfers_since_ns = _NOT_NOW
+        self._counters.watches_transfers = 0
+        self._attachment.remove_links(self._waits)
+
+    def _tend_waits(self) -> None:
+        """Every process of the machine pays for what its receives and sends hit: not for long where no Go program is left."""
+        if not self.sees_waits or (not self._waits and not self._attachment.processes.of_go):
+            return
+        now_s = time.monotonic()
+        if self._waits and now_s < self._look_s:
+            return
+        self._look_s = now_s + _LOOK_S
+        if self._attachment.processes.go_is_left():
+            self.watch_waits()
+            return
+        self._nobody_since_s = min(self._nobody_since_s, now_s)
+        if self._waits and now_s - self._nobody_since_s >= _LINGER_S:
+            self._pause_waits()
 
     def poll(self) -> None:
-        """Traces what threads read, once a few handshakes were without a socket that is known: their servers read it
-        themselves. And what they receive, once one is over QUIC whose port is asked for: each one counts, as with waits."""
+        """To be called several times a second. Traces what threads read, once a few handshakes were without a socket that is
+        known: their servers read it themselves. And what they receive, once one is over QUIC whose port is asked for: each one
+        counts, as with waits."""
+        self._tend_waits()
         if self._counters.without_port and not self._datagrams_tried and not loses_tracepoints(release()):
             self._datagrams_tried = True
             with suppress(OSError):  # before Linux 6.3

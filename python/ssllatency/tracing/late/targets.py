@@ -49,6 +49,8 @@ class LateTargets:
         if process is None or all(self._attachment.images[index].companion for index in numbers):
             return
         self._arrive()
+        for number in numbers:
+            self._attachment.note_mapping(pid, number)
         if pid in self.joined_late:
             self._attachment.late.add(pid)
         if self._admits:
