@@ -15,9 +15,9 @@
  * operation was completed, and QUEUE_OFFLOAD, a part of QUEUE_SERVER, from then on; where no completion was seen, all of it is
  * WAIT_OFFLOAD, and COMPLETION is that of the others. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
  * QUEUE_ASLEEP say what the thread did meanwhile, where that is known; of Go, QUEUE_GOROUTINES is what the thread that comes
- * ran of its program meanwhile, so that no goroutine that was ready ran on it. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
- * OFF_CPU_RUNNABLE of OFF_CPU, OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT =
- * QUEUE_START + WALL, on a server.
+ * ran of its program meanwhile, so that no goroutine that was ready ran on it, but for QUEUE_COLLECTIONS, in which it marked
+ * what a garbage collection is to keep. ROUND_TRIPS and LOSSES are parts of WAIT_PEER, OFF_CPU_RUNNABLE of OFF_CPU,
+ * OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT = QUEUE_START + WALL, on a server.
  */
 enum ssll_part {
 	SSLL_PART_WALL = 0,
@@ -55,7 +55,8 @@ enum ssll_part {
 	SSLL_PART_CLIENT_WAIT = 32,
 	SSLL_PART_OFF_CPU_THROTTLED = 33,
 	SSLL_PART_QUEUE_GOROUTINES = 34,
-	SSLL_PARTS = 35,
+	SSLL_PART_QUEUE_COLLECTIONS = 35,
+	SSLL_PARTS = 36,
 };
 
 /* What a row adds up of its handshakes beside their times. Those from FLIGHTS to GONE are of handshakes that SOCKET counts. */
@@ -380,6 +381,7 @@ struct ssll_open_call {
 /* The clocks of a thread at one moment, ns since its start. Those of the scheduler may lag by a tick while it runs. */
 struct ssll_clocks {
 	__u64 busy_ns;      /* in calls of handshakes, but for what it waited for a processor in them */
+	__u64 collected_ns; /* the same in collections of garbage */
 	__u64 run_ns;       /* on a processor */
 	__u64 delay_ns;     /* runnable without one, held by a CPU quota included */
 	__u64 throttled_ns; /* that quotas held its control groups, on all processors */
@@ -405,6 +407,10 @@ struct ssll_thread {
 	__u64 busy_ns;           /* that it worked in calls of handshakes, up to the last one that ended */
 	__u64 busy_since_ns;     /* when the outermost call that runs began; 0: none runs */
 	__u64 run_delay_ns;      /* the thread's run_delay then */
+	__u64 collected_ns;      /* that it worked in collections of garbage, up to the last time that it was done with it */
+	__u64 collects_since_ns; /* when it began to; 0: it doesn't */
+	__u64 collect_delay_ns;  /* the thread's run_delay then, */
+	__u64 collect_watch;     /* and watch_below() */
 	struct ssll_border call; /* where the call began, or its last wait ended */
 	struct ssll_border phase;
 	struct ssll_away away;     /* in the call, but for its waits; up to `call` */
@@ -646,11 +652,11 @@ _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_datagrams) == 16, "datagrams");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
-_Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
+_Static_assert(sizeof(struct ssll_clocks) == 64, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 48, "border");
 _Static_assert(sizeof(struct ssll_turn) == 24, "turn");
-_Static_assert(sizeof(struct ssll_arrival) == 144, "arrival");
-_Static_assert(sizeof(struct ssll_sample) == 64, "sample");
+_Static_assert(sizeof(struct ssll_arrival) == 152, "arrival");
+_Static_assert(sizeof(struct ssll_sample) == 72, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 20, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");

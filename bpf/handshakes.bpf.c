@@ -53,6 +53,21 @@ int at_go_certificate(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
+int at_go_collection(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	return begin_collection(ctx, count_hit(bpf_get_attach_cookie(ctx)));
+}
+
+SEC("uprobe")
+int at_go_collection_end(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
+	return end_collection();
+}
+
+SEC("uprobe")
 int at_signing(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);

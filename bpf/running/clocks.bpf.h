@@ -133,6 +133,28 @@ static __always_inline void end_busy(struct ssll_thread *thread, __u64 now)
 	thread->busy_since_ns = 0;
 }
 
+/* The thread begins to work for a collection of garbage. Where it isn't watched any more, it may be done with that unseen. */
+static __always_inline void begin_collecting(struct ssll_thread *thread, __u64 now)
+{
+	thread->collects_since_ns = watch_below() >> SSLL_TIER_BELOW & 1 ? 0 : now;
+	thread->collect_delay_ns = own_run_delay(own_task());
+	thread->collect_watch = watch_below();
+}
+
+/* How long it has worked for the one that runs; 0 where it may have been done with it unseen. */
+static __always_inline __u64 collecting_now(const struct ssll_thread *thread, __u64 run_delay_ns, __u64 now)
+{
+	if (!thread->collects_since_ns || thread->collect_watch != watch_below())
+		return 0;
+	return less(now - thread->collects_since_ns, run_delay_ns - thread->collect_delay_ns);
+}
+
+static __always_inline void end_collecting(struct ssll_thread *thread, __u64 now)
+{
+	thread->collected_ns += collecting_now(thread, own_run_delay(own_task()), now);
+	thread->collects_since_ns = 0;
+}
+
 /* Reads the clocks of a thread, which may be another one than the one that runs, or gone: then `tid` of the clocks is 0. */
 static __always_inline void read_clocks(struct task_struct *task, __u32 tid, struct ssll_clocks *clocks, __u64 now)
 {
@@ -149,6 +171,7 @@ static __always_inline void read_clocks(struct task_struct *task, __u32 tid, str
 	clocks->switches = clocks->sleeps + BPF_CORE_READ(task, nivcsw);
 	clocks->is_off = bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu);
 	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
+	clocks->collected_ns = thread->collected_ns + collecting_now(thread, clocks->delay_ns, now);
 }
 
 /* Reads those of the thread that runs. */
@@ -165,6 +188,7 @@ static __always_inline void read_own_clocks(struct ssll_thread *thread, __u64 no
 	clocks->switches = clocks->sleeps + own->nivcsw;
 	clocks->is_off = 0;
 	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
+	clocks->collected_ns = thread->collected_ns + collecting_now(thread, clocks->delay_ns, now);
 }
 
 /* The smaller of what a clock went on by and what is left, which it takes away from that. Read in the middle of an update by
@@ -212,12 +236,13 @@ __noinline int add_doings(struct ssll_handshake *handshake, const struct ssll_cl
  * The same of the thread that a goroutine runs on now, whose clocks stood as in the sample, taken before or after it became
  * ready: at least so much passed since then, as what passed before is taken from each. Work of the thread is other goroutines',
  * or the runtime's own; none is told where it had a processor then and slept since, as its clock may have stood still for a
- * tick. Whether it slept doesn't matter: which other threads might have come isn't known.
+ * tick. Its work for collections has a clock of its own, which doesn't. Whether it slept doesn't matter: which other threads
+ * might have come isn't known.
  */
 __noinline int add_go_doings(struct ssll_handshake *handshake, const struct ssll_sample *sample,
         const struct ssll_clocks *after, __u64 duration_ns, __u64 now)
 {
-	__u64 left_ns, early_ns, delay_ns, throttled_ns, run_ns;
+	__u64 left_ns, early_ns, delay_ns, throttled_ns, collected_ns, run_ns;
 	const struct ssll_clocks *before;
 
 	if (!handshake || !sample || !after)
@@ -227,10 +252,12 @@ __noinline int add_go_doings(struct ssll_handshake *handshake, const struct ssll
 	early_ns = less(left_ns, duration_ns);
 	delay_ns = take_of(&left_ns, before->delay_ns, after->delay_ns);
 	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
+	collected_ns = take_of(&left_ns, before->collected_ns, after->collected_ns);
 	run_ns = before->is_off || after->sleeps == before->sleeps ? run_between(before, after, now) : 0;
 	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += less(delay_ns, early_ns);
 	handshake->parts[SSLL_PART_QUEUE_THROTTLED] += less(throttled_ns, early_ns);
-	handshake->parts[SSLL_PART_QUEUE_GOROUTINES] += less(take_of(&left_ns, 0, run_ns), early_ns);
+	handshake->parts[SSLL_PART_QUEUE_COLLECTIONS] += less(collected_ns, early_ns);
+	handshake->parts[SSLL_PART_QUEUE_GOROUTINES] += less(take_of(&left_ns, collected_ns, run_ns), early_ns);
 	return 0;
 }
 

@@ -308,7 +308,8 @@ class Part(IntEnum):
     CLIENT_WAIT = 32
     OFF_CPU_THROTTLED = 33
     QUEUE_GOROUTINES = 34
-    PARTS = 35
+    QUEUE_COLLECTIONS = 35
+    PARTS = 36
 
 
 class PathSize(IntEnum):
@@ -519,6 +520,7 @@ class Wait(IntEnum):
 class Clocks(ctypes.Structure):
     _fields_ = (
         ("busy_ns", ctypes.c_uint64),
+        ("collected_ns", ctypes.c_uint64),
         ("run_ns", ctypes.c_uint64),
         ("delay_ns", ctypes.c_uint64),
         ("throttled_ns", ctypes.c_uint64),
@@ -529,7 +531,7 @@ class Clocks(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Clocks) == 56
+assert ctypes.sizeof(Clocks) == 64
 
 
 class Arrival(ctypes.Structure):
@@ -553,7 +555,7 @@ class Arrival(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Arrival) == 144
+assert ctypes.sizeof(Arrival) == 152
 
 
 class Away(ctypes.Structure):
@@ -803,7 +805,7 @@ class Handshake(ctypes.Structure):
         ("machine_stack", ctypes.c_uint64),
         ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 35),
+        ("parts", ctypes.c_uint64 * 36),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -831,7 +833,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 448
+assert ctypes.sizeof(Handshake) == 456
 
 
 class Labels(ctypes.Structure):
@@ -926,7 +928,7 @@ assert ctypes.sizeof(Times) == 3904
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 35),
+        ("parts", Times * 36),
         ("begun", ctypes.c_uint64),
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
@@ -935,7 +937,7 @@ class HandshakeRow(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 136784
+assert ctypes.sizeof(HandshakeRow) == 140688
 
 
 class Sample(ctypes.Structure):
@@ -945,7 +947,7 @@ class Sample(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Sample) == 64
+assert ctypes.sizeof(Sample) == 72
 
 
 class Ring(ctypes.Structure):
@@ -956,7 +958,7 @@ class Ring(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Ring) == 1032
+assert ctypes.sizeof(Ring) == 1160
 
 
 class History(ctypes.Structure):
@@ -966,7 +968,7 @@ class History(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(History) == 3104
+assert ctypes.sizeof(History) == 3488
 
 
 class Hits(ctypes.Structure):
@@ -1144,7 +1146,7 @@ assert ctypes.sizeof(ServedKey) == 16
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 35),
+        ("parts", ctypes.c_uint64 * 36),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -1156,7 +1158,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 400
+assert ctypes.sizeof(Single) == 408
 
 
 class Start(ctypes.Structure):
@@ -1234,6 +1236,10 @@ class Thread(ctypes.Structure):
         ("busy_ns", ctypes.c_uint64),
         ("busy_since_ns", ctypes.c_uint64),
         ("run_delay_ns", ctypes.c_uint64),
+        ("collected_ns", ctypes.c_uint64),
+        ("collects_since_ns", ctypes.c_uint64),
+        ("collect_delay_ns", ctypes.c_uint64),
+        ("collect_watch", ctypes.c_uint64),
         ("call", Border),
         ("phase", Border),
         ("away", Away),
@@ -1245,7 +1251,7 @@ class Thread(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Thread) == 280
+assert ctypes.sizeof(Thread) == 320
 
 
 class WhoConfig(ctypes.Structure):

@@ -215,6 +215,26 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
+/* The runtime begins to mark what a collection is to keep, in a thread that has run handshakes: on the thread's own stack, and
+ * until it comes back no goroutine runs there. */
+static __always_inline int begin_collection(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_thread *thread = find_thread();
+
+	if (thread && !branches_away(ctx, cookie))
+		begin_collecting(thread, bpf_ktime_get_ns());
+	return 0;
+}
+
+static __always_inline int end_collection(void)
+{
+	struct ssll_thread *thread = find_thread();
+
+	if (thread)
+		end_collecting(thread, bpf_ktime_get_ns());
+	return 0;
+}
+
 /* The function that chooses a server's certificate returns it, or NULL with an error. */
 static __always_inline int note_go_certificate(const struct pt_regs *ctx)
 {

@@ -29,13 +29,13 @@ class Part(StrEnum):
     WAIT_OFFLOAD, and COMPLETION is that of the others. QUEUE is QUEUE_START and QUEUE_SERVER together, and QUEUE_HANDSHAKES to
     QUEUE_ASLEEP are what the server's thread did meanwhile, where that is known: work in other handshakes, other work,
     runnable without a processor, held by a CPU quota, asleep or stopped; in Go programs QUEUE_GOROUTINES, other goroutines on
-    the thread that then ran the handshake's, in place of work and sleep. ROUND_TRIPS is the part of WAIT_PEER that the
-    connection's shortest round trip explains, LOSSES those of its waits in which segments were lost. ON_CPU and OFF_CPU split
-    CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the thread was ready to run but had no processor, and in
-    the rest it slept; OFF_CPU_THROTTLED is the part of OFF_CPU_RUNNABLE in which a CPU quota held it; REST_ASLEEP is the part
-    of REST that it slept. GONE is the part of CALLS of calls that began after the peer had closed or reset the connection.
-    CLIENT_WAIT is QUEUE_START, as far as that is known, and WALL
-    together: what a server's client waits for from its ClientHello's arrival on.
+    the thread that then ran the handshake's, in place of work and sleep, and QUEUE_COLLECTIONS, collections of garbage on it.
+    ROUND_TRIPS is the part of WAIT_PEER that the connection's shortest round trip explains, LOSSES those of its waits in which
+    segments were lost. ON_CPU and OFF_CPU split CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the
+    thread was ready to run but had no processor, and in the rest it slept; OFF_CPU_THROTTLED is the part of
+    OFF_CPU_RUNNABLE in which a CPU quota held it; REST_ASLEEP is the part of REST that it slept. GONE is the part of CALLS
+    of calls that began after the peer had closed or reset the connection. CLIENT_WAIT is QUEUE_START, as far as that is
+    known, and WALL together: what a server's client waits for from its ClientHello's arrival on.
     A program's own handshakes as a client, and measurements of older versions, have none.
     """
 
@@ -74,6 +74,7 @@ class Part(StrEnum):
     CLIENT_WAIT = "client_wait"
     OFF_CPU_THROTTLED = "off_cpu_throttled"
     QUEUE_GOROUTINES = "queue_goroutines"
+    QUEUE_COLLECTIONS = "queue_collections"
 
 
 class Fact(StrEnum):
@@ -146,6 +147,7 @@ MEANWHILE = (
     Part.QUEUE_HANDSHAKES,
     Part.QUEUE_OTHER,
     Part.QUEUE_GOROUTINES,
+    Part.QUEUE_COLLECTIONS,
     Part.QUEUE_RUNNABLE,
     Part.QUEUE_THROTTLED,
     Part.QUEUE_ASLEEP,

@@ -31,7 +31,7 @@ from ssllatency.probes.plan import (
     SslOffsets,
 )
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
+from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Runtime, Transport
 from ssllatency.stacks.registry import LIBRARIES, NAMES
 
 if TYPE_CHECKING:
@@ -213,6 +213,7 @@ def _handshake(field: Field, file_size: int) -> HandshakeSites:
     sites = HandshakeSites(
         calls=tuple(_call(call, file_size, Phase) for call in record["calls"].items(_MOST_ITEMS)),
         transport=tuple(_call(call, file_size, Transport) for call in record["transport"].items(_MOST_ITEMS)),
+        collections=tuple(_call(call, file_size, Runtime) for call in record["collections"].items(_MOST_ITEMS)),
         state_machine=_state_machine(record["state_machine"], file_size),
         within_data=record["within_data"].flag(),
         errors=tuple(_error(error, file_size) for error in record["errors"].items(_MOST_ITEMS)),
@@ -234,7 +235,7 @@ def _bare_probe(site: Field, file_size: int, role: Role) -> Probe:
     return probe
 
 
-def _call(call: Field, file_size: int, kind: type[Phase] | type[Transport]) -> PhaseCall:
+def _call(call: Field, file_size: int, kind: type[Phase | Transport | Runtime]) -> PhaseCall:
     record = call.record(PhaseCall)
     ends = tuple(_bare_probe(end, file_size, Role.EXIT) for end in record["ends"].items(_MOST_ITEMS))
     phase_call = PhaseCall(

@@ -17,7 +17,7 @@ from ssllatency.code.machine import Cost
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath
-    from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Transport
+    from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Runtime, Transport
 
 NOT_IN_LIBRARY = "not in this library"  # the reason of an operation that this version or build of a library doesn't have
 
@@ -214,7 +214,7 @@ class PhaseCall:
     the branch is taken, or falls through, as `taken` says. Such a begin has no arguments to read.
     """
 
-    phase: Phase | Transport
+    phase: Phase | Transport | Runtime
     callee: str
     begin: Probe
     ends: tuple[Probe, ...]
@@ -240,6 +240,7 @@ class HandshakeSites:
     """The sites in one file to split its handshakes.
 
     `transport` are the calls by which the library reads and writes: they are watched only in processes whose calls sleep.
+    `collections` are the functions of a runtime in which a thread works for a collection of garbage, from entry to return.
     `state_machine` is the function that all of the library's handshakes go through; `within_data`: reads and writes have to be
     watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of the
     function that `wakes` of a Library names, with the first three arguments in their registers; `chosen` are the returns of the
@@ -250,6 +251,7 @@ class HandshakeSites:
 
     calls: tuple[PhaseCall, ...] = ()
     transport: tuple[PhaseCall, ...] = ()
+    collections: tuple[PhaseCall, ...] = ()
     state_machine: OperationPlan | None = None
     within_data: bool = False
     errors: tuple[ErrorSite, ...] = ()
@@ -262,7 +264,7 @@ class HandshakeSites:
 
     def probes(self) -> Iterator[Probe]:
         """All sites."""
-        for call in (*self.calls, *self.transport):
+        for call in (*self.calls, *self.transport, *self.collections):
             yield call.begin
             yield from call.ends
         if self.state_machine:

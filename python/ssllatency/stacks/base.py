@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.operation import Operation
-from ssllatency.stacks.phases import Callee, ErrorFunction, MissingPart, Offer, Phase, PhaseFunction, Transport
+from ssllatency.stacks.phases import Callee, ErrorFunction, MissingPart, Offer, Phase, PhaseFunction, Runtime, Transport
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -137,10 +137,11 @@ class FunctionSites:
 
 @dataclass(frozen=True)
 class PhaseSites:
-    """The sites of a phase of handshakes, or of a wait in them, in the function from `start` to `end`, by the rules of
-    its stack: `entry`, `not_taken` and `exits` as in FunctionSites. `operation` as in PhaseCall of a handshake's plan."""
+    """The sites of a phase of handshakes, of a wait in them, or of a runtime's work, in the function from `start` to `end`, by
+    the rules of its stack: `entry`, `not_taken` and `exits` as in FunctionSites. `operation` as in PhaseCall of a handshake's
+    plan."""
 
-    phase: Phase | Transport
+    phase: Phase | Transport | Runtime
     name: str
     start: int
     end: int

@@ -28,6 +28,13 @@ class Transport(StrEnum):
     WAIT_WINDOW = "wait_window"
 
 
+class Runtime(StrEnum):
+    """The work of a language's runtime that keeps others from running, in whatever thread: COLLECTION, what a collection of
+    garbage is to keep is marked."""
+
+    COLLECTION = "collection"
+
+
 class Offer(StrEnum):
     """The fact that a call tells of the client's offer. TICKET: it is made only where there is a session ticket, within a call
     that is made in any case, and is no phase of its own. OPENS: the same of a call that is one. CACHE: it looks in the cache of

@@ -26,7 +26,15 @@ WAITS = (
     "wait_unknown",
 )
 QUEUE = ("queue_start", "queue_server")
-MEANWHILE = ("queue_handshakes", "queue_other", "queue_goroutines", "queue_runnable", "queue_throttled", "queue_asleep")
+MEANWHILE = (
+    "queue_handshakes",
+    "queue_other",
+    "queue_goroutines",
+    "queue_collections",
+    "queue_runnable",
+    "queue_throttled",
+    "queue_asleep",
+)
 LABELS = ("version", "cipher", "resumed", "group", "signature", "client_certificate", "role")
 ALWAYS = ("wall", "calls", "rest")
 

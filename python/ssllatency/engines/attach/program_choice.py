@@ -13,7 +13,7 @@ from ssllatency.engines.bpf.loadable import Loadable
 
 # Programs for what few files need. The verifier takes some 10 ms over each, of a processor that a busy server has no use of.
 _RETURNS, _GO, _SIGNING, _QUIC = "return probes", "Go", "signing", "QUIC"
-_OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_certificate")
+_OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_collection", "at_go_collection_end", "at_go_certificate")
 TRACEPOINTS_OF_GO = ("at_receive", "at_send")
 TRACEPOINT_OF_QUIC = "at_datagram"
 LATE_TRACEPOINTS = (*TRACEPOINTS_OF_GO, TRACEPOINT_OF_QUIC)

@@ -24,7 +24,7 @@ from ssllatency.probes.plan import (
     condition_number,
 )
 from ssllatency.stacks.base import Stack
-from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Transport
+from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Runtime, Transport
 from ssllatency.stacks.registry import KEYS, LIBRARIES, stack_named
 
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
@@ -104,6 +104,18 @@ def windowed_sites(image: TracedImage) -> tuple[Sites, Sites]:
     return [one for one in begins if one not in always_begins], [one for one in ends if one not in always_ends]
 
 
+def collection_sites(image: TracedImage) -> tuple[Sites, Sites]:
+    """The sites at which its runtime begins to work for a collection of garbage, and those at which it is done with it. They go
+    into windows with the phases."""
+
+    def cookie_of(call: PhaseCall) -> int:
+        bits = abi.PhaseCookie
+        return packed({bits.CONDITIONAL: 1, bits.CONDITION: condition_number(call.condition)}) if call.condition else 0
+
+    calls = image.plan.handshake.collections
+    return [site(call.begin, cookie_of(call)) for call in calls], [site(end) for call in calls for end in call.ends]
+
+
 def phase_sites(calls: Sequence[PhaseCall], offers: Mapping[str, Offer]) -> tuple[Sites, Sites]:
     """The sites at which phases begin, and those at which they end."""
     begins = [site(call.begin, _phase_cookie(call, offers.get(call.callee))) for call in calls]
@@ -133,7 +145,7 @@ def _phase_cookie(call: PhaseCall, offer: Offer | None) -> int:
     return packed(fields)
 
 
-def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
+def _end_cookie(phase: Phase | Transport | Runtime, stack_delta: int) -> int:
     return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
 
 

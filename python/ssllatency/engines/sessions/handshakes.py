@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 133 kB for each row of the report, and the
+Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 137 kB for each row of the report, and the
 rest (docs/measured/memory.md).
 """
 
@@ -32,6 +32,7 @@ from ssllatency.engines.sessions.handshake_counts import Counts, asks_for_port, 
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
     Transports,
+    collection_sites,
     phase_sites,
     places_of,
     raised_sites,
@@ -62,7 +63,7 @@ from ssllatency.stacks.registry import LIBRARIES
 _PROGRAMS = Programs(free="at_exit")
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_signing", "at_batch", "at_phase")
 _MORE_BELOW = ("at_phase_end", "at_phase")
-_MORE_OF_GO_BELOW = ("at_go_phase_end", "at_go_phase")
+_MORE_OF_GO_BELOW = ("at_go_phase_end", "at_go_phase", "at_go_collection_end", "at_go_collection")
 _MORE_OF_GO = (*_MORE_OF_GO_BELOW, "at_go_certificate")
 _TRACEPOINTS = ("at_write", "at_thread_end")
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
@@ -203,8 +204,10 @@ class HandshakeSession:
         """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
         begins, ends = windowed_sites(self._images[number])
         none: dict[str, Sites] = {program: [] for program in (*_MORE_BELOW, *_more_of_go(self._request))}
-        programs = _MORE_OF_GO_BELOW if is_go(self._images[number]) else _MORE_BELOW
-        return none | dict(zip(programs, (ends, begins), strict=True))
+        if not is_go(self._images[number]):
+            return none | dict(zip(_MORE_BELOW, (ends, begins), strict=True))
+        collects, collected = collection_sites(self._images[number])
+        return none | dict(zip(_MORE_OF_GO_BELOW, (ends, begins, collected, collects), strict=True))
 
     def _sites(self, first: int, images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
         """Return what `more` of an attachment is for these images, but for what may go into windows; the first one's number is

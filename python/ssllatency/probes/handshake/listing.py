@@ -36,8 +36,8 @@ def to_document(plans: Sequence[FilePlan], costs: HitCosts = REFERENCE) -> dict[
 def _document(plan: FilePlan, costs: HitCosts) -> dict[str, Any]:
     sites = plan.handshake
     values = codec.handshake_values(sites)
-    for calls, records in ((sites.calls, values["calls"]), (sites.transport, values["transport"])):
-        for call, record in zip(calls, records, strict=True):
+    for name in ("calls", "transport", "collections"):
+        for call, record in zip(getattr(sites, name), values[name], strict=True):
             record["cost_ns"] = cost_ns(call, costs)
     if sites.state_machine:
         del values["state_machine"]["debug_file"]  # a library's tables name it
@@ -68,7 +68,7 @@ def _file(plan: FilePlan, costs: HitCosts, most: int | None) -> Iterator[str]:
 
 
 def _rows(sites: HandshakeSites, costs: HitCosts) -> Iterator[tuple[str, ...]]:
-    for call in (*sites.calls, *sites.transport):
+    for call in (*sites.calls, *sites.transport, *sites.collections):
         yield (call.phase, call.callee, f"{cost_ns(call, costs)}", "begin", *_site(call.begin), _note(call))
         for end in call.ends:
             yield ("", "", "", "end", *_site(end), _depth(end))

@@ -10,7 +10,7 @@ from ssllatency.errors import phrase
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import HandshakeSites, PhaseCall, Probe, Role
 from ssllatency.stacks.base import FunctionSites, PhaseSites, SitePlanner, Stack
-from ssllatency.stacks.phases import MissingPart, Transport
+from ssllatency.stacks.phases import MissingPart, Phase, Runtime, Transport
 
 
 def plan_own_phases(image: Image, machine: Machine, stack: Stack, planner: SitePlanner, emulation: Emulation) -> HandshakeSites:
@@ -36,8 +36,9 @@ def plan_own_phases(image: Image, machine: Machine, stack: Stack, planner: SiteP
     except (Unplannable, ElfError) as reason:
         unseen.append(MissingPart("certificates", phrase(reason)))
     return HandshakeSites(
-        calls=tuple(call for call in calls if not isinstance(call.phase, Transport)),
+        calls=tuple(call for call in calls if isinstance(call.phase, Phase)),
         transport=tuple(call for call in calls if isinstance(call.phase, Transport)),
+        collections=tuple(call for call in calls if isinstance(call.phase, Runtime)),
         chosen=chosen,
         labels=stack.labels(image),
         missing=tuple(unseen),

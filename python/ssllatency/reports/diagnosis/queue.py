@@ -20,6 +20,7 @@ _DID = {
     Part.QUEUE_HANDSHAKES: "busy with other handshakes",
     Part.QUEUE_OTHER: "busy with something else than handshakes",
     Part.QUEUE_GOROUTINES: "busy with other goroutines or the runtime's own work",
+    Part.QUEUE_COLLECTIONS: "busy with collections of garbage",
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
 }
@@ -56,6 +57,11 @@ def blocked_loop(case: Case) -> Evidence | None:
 def other_goroutines(case: Case) -> Evidence | None:
     """Much of the time lies in the queue of a Go program while the thread that then comes runs other goroutines."""
     return _queue(case, Part.QUEUE_GOROUTINES)
+
+
+def collections(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue of a Go program while the thread that then comes collects garbage."""
+    return _queue(case, Part.QUEUE_COLLECTIONS)
 
 
 def asleep_elsewhere(case: Case) -> Evidence | None:

@@ -61,6 +61,14 @@ RULES: Sequence[Rule] = (
         About.FAULT,
     ),
     Rule(
+        queue.collections,
+        "Less garbage, or a higher GOGC or GOMEMLIMIT, where there is memory, would make collections rarer;"
+        " GODEBUG=gctrace=1 shows each.",
+        "collections-delay-goroutines",
+        Subject.QUEUE,
+        About.FAULT,
+    ),
+    Rule(
         queue.asleep_elsewhere,
         "Look for a lock, a disk, something that stops it, or a server that serves one connection after the other.",
         "the-server-sleeps",

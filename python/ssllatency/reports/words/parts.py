@@ -52,6 +52,7 @@ STYLES = {
     Part.QUEUE_HANDSHAKES: Style("in handshakes"),
     Part.QUEUE_OTHER: Style("in other work"),
     Part.QUEUE_GOROUTINES: Style("other goroutines"),
+    Part.QUEUE_COLLECTIONS: Style("collections"),
     Part.QUEUE_RUNNABLE: Style("no processor"),
     Part.QUEUE_THROTTLED: Style("CPU quota"),
     Part.QUEUE_ASLEEP: Style("asleep"),

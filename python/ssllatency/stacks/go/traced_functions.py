@@ -35,6 +35,7 @@ class Purpose(StrEnum):
     WAKE = "wake"
     PANIC = "panic"
     CALLBACK = "callback"
+    COLLECTION = "collection"
 
 
 class Shape(StrEnum):
@@ -138,6 +139,9 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     *_all(Purpose.NEW_TICKET, f"{TLS}.(*Config).encryptTicket", role="server", since=21),
     # Functions of the application's.
     *(TracedFunction(name, Purpose.CALLBACK, Shape.CLOSURES, role, since, until) for name, role, since, until in _CALLERS),
+    # Where what a collection is to keep is marked: by its workers, and by goroutines that have to help as they allocate.
+    # Sweeping isn't among it, of which each call is of a few kB; nor are the moments in which the world is stopped.
+    *_all(Purpose.COLLECTION, "runtime.gcDrain", "runtime.gcDrainN"),
     # What tells why, and whose time it was.
     TracedFunction(f"{TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
     TracedFunction("internal/poll.runtime_pollWait", Purpose.WAIT, Shape.CALL, callee="runtime.netpollblock"),

@@ -137,6 +137,11 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         OF_QUEUE + " was busy with other goroutines or the runtime's own work. A higher GOMAXPROCS, where processors are idle,",
     ),
     (
+        queue.collections,
+        lambda side: queued(Part.QUEUE_COLLECTIONS, side),
+        OF_QUEUE + " was busy with collections of garbage. Less garbage, or a higher GOGC",
+    ),
+    (
         queue.asleep_elsewhere,
         lambda side: queued(Part.QUEUE_ASLEEP, side),
         of("33 %", "1.00 ms of 3.00 ms")

@@ -20,7 +20,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.names import cause, key_name
-from ssllatency.engines.sessions.handshake_sites import Transports, places_of, sites_by_program
+from ssllatency.engines.sessions.handshake_sites import Transports, collection_sites, places_of, sites_by_program
 from ssllatency.model.handshakes import LEFT, Cause, Label
 from ssllatency.probes.codec import handshake_from_values, handshake_values
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -30,7 +30,7 @@ from ssllatency.stacks.go.handshake.connection import HELD_ERROR, known_types, l
 from ssllatency.stacks.go.handshake.names import names, text_hash
 from ssllatency.stacks.go.handshake.texts import TEXTS
 from ssllatency.stacks.go.traced_functions import NEWEST
-from ssllatency.stacks.phases import Phase, Transport
+from ssllatency.stacks.phases import Phase, Runtime, Transport
 
 FILE_SIZE = 1 << 30
 # Fields of a connection: they move in nearly every version.
@@ -107,6 +107,10 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     assert {*plan.chosen} <= {*plan.probes()}
     [wait] = plan.transport
     assert (wait.phase, len(wait.ends)) == (Transport.WAIT_PEER, 1)
+    assert {(call.callee, call.phase, len(call.ends)) for call in plan.collections} == {
+        ("runtime.gcDrain", Runtime.COLLECTION, 1),
+        ("runtime.gcDrainN", Runtime.COLLECTION, 1),
+    }
     assert (plan.missing, plan.state_machine, plan.within_data, plan.errors, plan.wake) == ((), None, False, (), None)
     assert handshake_from_values(json.loads(json.dumps(handshake_values(plan))), FILE_SIZE) == plan
     whole = FilePlan("/srv/app", "", "", "crypto/tls", (), (), stack="go", handshake=plan)
@@ -140,6 +144,17 @@ def unseen(program: GoProgram) -> dict[str, str]:
     """The reasons why parts of its handshakes aren't seen."""
     plan = plan_handshake(Image("made", ElfSource.of(program.data(), "/srv/app"), ()))
     return {part.what: part.reason for part in plan.missing}
+
+
+def test_collections_are_watched_from_where_the_stacks_check_is_passed(name: str) -> None:
+    """Before Go 1.21, and on aarch64, a call begins where its branch isn't taken."""
+    image = program(name).image
+    plan = replace(plan_image(image), handshake=plan_handshake(image))
+    begins, ends = collection_sites(TracedImage(plan, plan.path, ()))
+    branches = minor_of(name) < 21 or image.machine == "aarch64"
+    marks = [[cookie >> abi.PhaseCookie.CONDITIONAL & 3 for _, cookie in sites] for sites in (begins, ends)]
+    assert marks == [[int(branches)] * 2, [0, 0]], "not taken"
+    assert {offset for offset, _ in begins}.isdisjoint(offset for offset, _ in ends)
 
 
 def test_of_a_newer_go_it_is_said_that_its_functions_are_not_known() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The phases of a handshake and its waits, as a Go program has them: functions that are called, from their entry to their
 returns; calls of functions that the application has put into a Config; and the call in which a goroutine parks until its socket
-is ready, with the branch behind it."""
+is ready, with the branch behind it. Also the runtime's collections of garbage."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from ssllatency.stacks.base import PhaseSites
 from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
 from ssllatency.stacks.go.traced_functions import NEWEST, OLDEST, Purpose, TracedFunction, functions_of
-from ssllatency.stacks.phases import MissingPart, Phase, Transport
+from ssllatency.stacks.phases import MissingPart, Phase, Runtime, Transport
 
 # A wait says by itself whether it is one for the peer's bytes or for its window.
-_PARTS: dict[Purpose, Phase | Transport] = {
+_PARTS: dict[Purpose, Phase | Transport | Runtime] = {
     Purpose.PRIVATE_KEY: Phase.PRIVATE_KEY,
     Purpose.KEY_EXCHANGE: Phase.KEY_EXCHANGE,
     Purpose.CERTIFICATE: Phase.PEER_VERIFICATION,
     Purpose.TICKET: Phase.SESSION_LOOKUP,
     Purpose.WAIT: Transport.WAIT_PEER,
     Purpose.CALLBACK: Phase.CALLBACKS,
+    Purpose.COLLECTION: Runtime.COLLECTION,
 }
 _NAMED_HOSTS = 3  # functions into which one is inlined, in a sentence
 _DECRYPTS = "crypto/rsa.(*PrivateKey).Decrypt"
@@ -60,7 +61,7 @@ def _unseen(planned: FunctionPlan) -> Iterator[MissingPart]:
         yield MissingPart(planned.traced.name, f"it is inlined into {', '.join(hosts)}, where it can't be seen")
 
 
-def _sites(part: Phase | Transport, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
+def _sites(part: Phase | Transport | Runtime, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
     start, end = planned.address, planned.address + planned.size
     for call in planned.calls:
         yield PhaseSites(part, traced.name, start, end, call.call, (call.behind,))
