@@ -379,7 +379,8 @@ class Attachment:
 
     def note_mapping(self, pid: int, number: int) -> None:
         """Takes it that the process maps the image of that number, whose links everyone may share."""
-        self._note_go([replace(self.images[number], pids=(pid,))])
+        if is_go(self.images[number]):
+            self.processes.of_go.add(pid)
 
     def has_own_links(self, number: int) -> bool:
         """Whether each process has links of its own to the image of that number."""
