@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Go program, the one of tests/go, whose goroutines change threads and whose stacks move: each count is its own."""
+"""A Go program, the one of tests/go, whose goroutines change threads and whose stacks move: each count is its own. Its
+goroutines are seen to wait for their peers, which some kernels tell by the register of a thread that is in a system call."""
 
 from __future__ import annotations
 
@@ -42,4 +43,8 @@ def counted(*options: str) -> dict[str, Any]:
         ended[f"{group['labels']['role']}Handshake", group["ending"] == "success"] += group["parts"]["wall"]["count"]
     expected = {(name, outcome == "success"): number for name in _HANDSHAKES for outcome, number in own[name].items()}
     assert ended == expected, f"counted and expected differ: {ended} and {expected}"
+    parts = Counter[str]()
+    for group in handshakes.document["handshakes"]["groups"]:
+        parts.update({part: times["count"] for part, times in group["parts"].items()})
+    assert parts["wait_peer"] + parts["wait_peer_or_server"], f"no wait for a peer was seen: {parts}"
     return {"handshakes": sum(expected.values())}
