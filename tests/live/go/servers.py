@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real programs of Go with TLS, on the loopback address only, each in a folder of its own and ended with its block: Caddy and
-etcd as Debian ships them, stripped, and the newest Caddy and OAuth2 Proxy where tools/for-tests/setup-go has built them."""
+etcd as Debian ships them, stripped, and where tools/for-tests/setup-go has built them the newest Caddy, OAuth2 Proxy and
+CoreDNS."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def _program(release: str, name: str) -> Path:
         return foreign.needed(foreign.find(f"{name}-{release}"))
     path = foreign.TOP / "build" / "go" / name
     if not path.is_file():
-        leave_out(f"the newest {name} isn't here: it takes five minutes to build (tools/for-tests/setup-go {name})")
+        leave_out(f"the newest {name} isn't here: it takes up to five minutes to build (tools/for-tests/setup-go {name})")
     return path
 
 
@@ -93,6 +94,18 @@ def oauth2_proxy(pair: Certificate) -> Iterator[tuple[int, int]]:
     words = [program, *(f"--{name}={value}" for name, value in options.items())]
     with own_folder() as folder, started(words, folder, port) as pid:
         yield pid, port
+
+
+@contextmanager
+def coredns(pair: Certificate) -> Iterator[tuple[int, int, int]]:
+    """The process of a CoreDNS that tells clients who they are, and its ports: of DNS over TLS, and over HTTPS."""
+    program, (over_tls, over_https) = _program(NEWEST, "coredns"), free_ports(2)
+    with own_folder() as folder:
+        (folder / "Corefile").write_text(
+            f"tls://.:{over_tls} https://.:{over_https} {{\n bind 127.0.0.1\n tls {pair.certificate} {pair.key}\n whoami\n}}\n"
+        )
+        with started([program, "-conf", folder / "Corefile"], folder, over_https) as pid:
+            yield pid, over_tls, over_https
 
 
 @contextmanager

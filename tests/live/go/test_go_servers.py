@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs of Go, stripped: Caddy, which takes a new configuration without a new process, OAuth2 Proxy, and etcd, a server
-of gRPC."""
+"""Real programs of Go, stripped: Caddy, which takes a new configuration without a new process, OAuth2 Proxy, CoreDNS, and etcd,
+a server of gRPC."""
 
 from __future__ import annotations
 
+import base64
+import socket
+import ssl
 import subprocess
 import sys
 from collections import Counter
@@ -14,10 +17,10 @@ import pytest
 
 from tests.foreign import TOP
 from tests.live.clients import bad
-from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
+from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3, Client, h2load
 from tests.live.commands.handshakes import Shakes, endings, labels_of
 from tests.live.commands.trace import losses
-from tests.live.go.servers import NEWEST, Caddy, caddy, etcd, oauth2_proxy
+from tests.live.go.servers import NEWEST, Caddy, caddy, coredns, etcd, oauth2_proxy
 from tests.live.servers.nginx import Certificate, make_certificate
 from tests.machine import needs_architecture
 from tests.waiting import wait_for
@@ -25,6 +28,8 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.usefixtures("tracing")
 
 EACH, PARALLEL = 10, 8
+NAME = b"\x07example\x03org\x00"
+QUESTION = bytes.fromhex("0000 0100 0001 0000 0000 0000") + NAME + bytes.fromhex("0001 0001")  # for an address
 CADDIES = ["bookworm", "trixie", *([NEWEST] if (TOP / "build/go/caddy").is_file() else [])]
 FAILING: dict[tuple[str, str], Callable[[int], object]] = {
     ("bad record mac", "bad record mac"): bad.unknown_ca,  # whose alert isn't encrypted
@@ -107,6 +112,37 @@ def test_each_handshake_of_a_reverse_proxy_is_counted(pair: Certificate) -> None
     own = {("TLSv1.3", "http/1.1"): 5 * EACH, ("TLSv1.2", "none"): EACH, ("TLSv1.3", "none"): EACH}
     kinds = Counter(labels_of(shakes.ended("success"), "version", "alpn", "port"))
     assert kinds == {(*kind, str(port)): number for kind, number in own.items()}
+
+
+def ask(port: int, version: ssl.TLSVersion, protocol: str, query: bytes) -> bytes:
+    """What the server answers, on a connection of its own."""
+    context = bad.context(version)
+    context.set_alpn_protocols([protocol])
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain, context.wrap_socket(plain) as connection:
+        connection.sendall(query)
+        return connection.recv(65536)
+
+
+def test_each_handshake_of_a_name_server_is_counted(pair: Certificate) -> None:
+    """Over TLS, and over HTTPS."""
+    over_http = b"GET /dns-query?dns=%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % base64.urlsafe_b64encode(QUESTION).rstrip(b"=")
+    with coredns(pair) as (pid, tls, https), Shakes(pid, options=("--by", "alpn,port")) as shakes:
+        for _ in range(EACH):
+            for version in (TLS_1_2, TLS_1_3):
+                assert NAME in ask(tls, version, "dot", len(QUESTION).to_bytes(2, "big") + QUESTION)
+            assert ask(https, TLS_1_3, "http/1.1", over_http).startswith(b"HTTP/1.1 200")
+        for fail in FAILING.values():
+            fail(tls)
+    failed = [single for single in shakes.singles if single["ending"] != "success"]
+    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
+    assert losses(shakes.document) == {}
+    assert shakes.document["handshakes"]["in_flight"] == 0
+    kinds = Counter(labels_of(shakes.ended("success"), "version", "alpn", "port"))
+    assert kinds == {
+        ("TLSv1.2", "none", str(tls)): EACH,
+        ("TLSv1.3", "none", str(tls)): EACH,
+        ("TLSv1.3", "http/1.1", str(https)): EACH,
+    }
 
 
 def test_each_handshake_of_a_grpc_server_is_counted(pair: Certificate) -> None:
