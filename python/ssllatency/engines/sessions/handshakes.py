@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 137 KiB for each row of the report, and the
-rest (docs/measured/memory.md).
+Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 137 KiB for each row of the report, and
+the rest (docs/measured/memory.md).
 """
 
 from __future__ import annotations
