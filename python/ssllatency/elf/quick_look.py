@@ -22,6 +22,7 @@ _ALLOCATED, _EXECUTABLE, _COMPRESSED = 1 << 1, 1 << 2, 1 << 11
 _UNDEFINED = 0
 _LARGEST_TABLE = 128 << 20
 _MOST_OCCURRENCES = 64
+_BEGINNING = 4  # bytes of a name that are searched for first
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,10 @@ def _is_data(section: _Section) -> bool:
     return section.sh_type == _PROGBITS and section.sh_flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
 
 
-def _defines(fd: int, table: _Section, strings: _Section, names: Iterable[bytes]) -> bool:
+def _defines(fd: int, table: _Section, strings: _Section, names: Sequence[bytes]) -> bool:
     text = _read(fd, strings.sh_offset, strings.sh_size)
-    places = {place for name in names for place in _occurrences(text, name + b"\0")}
+    present = {beginning for beginning in {name[:_BEGINNING] for name in names} if beginning in text}  # most share one
+    places = {place for name in names if name[:_BEGINNING] in present for place in _occurrences(text, name + b"\0")}
     if not places:
         return False
     entries = _read(fd, table.sh_offset, table.sh_size)

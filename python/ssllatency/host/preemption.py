@@ -8,7 +8,6 @@ bpftrace's aren't.
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from pathlib import Path
@@ -63,6 +62,8 @@ def is_preemptible(root: Path, release: str, build: str) -> bool:
 
 
 def _configuration(root: Path, release: str) -> str:
+    import gzip  # takes a while to bring in, and few starts need it
+
     try:
         return gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
     except (OSError, EOFError, zlib.error):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import cache
 
 from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.registry import LIBRARIES, STACKS, UNTRACED
@@ -26,7 +27,7 @@ SONAMES = tuple(
 def has_library_name(path: str) -> bool:
     """Whether the file at `path` has the name of a library that is traced."""
     name = path.rpartition("/")[2]
-    return any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
+    return _any((name,), _PATTERNS)
 
 
 def is_usual(path: str) -> bool:
@@ -51,4 +52,12 @@ def untraced_in(paths: Iterable[str]) -> tuple[ByName, ...]:
 
 
 def _any(names: Iterable[str], patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+    return any(
+        fnmatchcase(name, pattern) for pattern in patterns for name in names if name.startswith(_literal_beginning(pattern))
+    )
+
+
+@cache
+def _literal_beginning(pattern: str) -> str:
+    """The part before the first wildcard: few names have it, and only for those the pattern has to be compiled."""
+    return pattern[: next((place for place, letter in enumerate(pattern) if letter in "*?["), len(pattern))]

@@ -19,7 +19,7 @@ from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.source_files import file_names, places_naming
 
 _LIBRARY, _REASON, _FILE, _LINE = 0, 2, 3, 4  # ERR_put_error's arguments
-_FOLDER = "ssl"
+_FOLDER, _MAIN_FILE = "ssl", "ssl_lib"
 # openssl/ssl.h: SSL_R_CERTIFICATE_VERIFY_FAILED and SSL_R_SERVER_CERT_CHANGED, raised where certificates are checked
 _CHECKING_FILE, _CHECKS = "handshake", {125, 273}
 _MOST_FUNCTIONS = 4096
@@ -37,6 +37,8 @@ class RaisedErrors:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._files = {address: _stem(image.text(address)) for address in file_names(image, _FOLDER)}
+        if _MAIN_FILE not in self._files.values():  # as in a libcrypto, whose code need not be searched then
+            raise Unplannable(f"no source file of libssl's is called {_MAIN_FILE}")
         self._calls: dict[Range, set[ConstantCall]] = {}
         self.put_error = self._put_error()
         """The address of ERR_put_error."""
