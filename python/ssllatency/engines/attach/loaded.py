@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 
 from ssllatency import abi
-from ssllatency.engines.attach.program_choice import LATE_TRACEPOINTS
+from ssllatency.engines.attach.program_choice import TRACEPOINTS_ON_DEMAND
 from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.running import Running
 from ssllatency.engines.cost.meter import CostMeter
@@ -47,7 +47,7 @@ class Loaded:
     def measure_late(self, meter: CostMeter) -> None:
         """Has the meter know the programs that were loaded after the others, when the first link needed one."""
         if late := [name for name in self._object.late_programs if name not in self.measured]:
-            elsewhere = [name for name in late if name in LATE_TRACEPOINTS]
+            elsewhere = [name for name in late if name in TRACEPOINTS_ON_DEMAND]
             meter.add_programs(self._object, [name for name in late if name not in elsewhere], elsewhere)
             self.measured = [*self.measured, *late]
 

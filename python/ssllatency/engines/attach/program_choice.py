@@ -12,17 +12,18 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.loadable import Loadable
 
 # Programs for what few files need. The verifier takes some 10 ms over each, of a processor that a busy server has no use of.
-_RETURNS, _GO, _SIGNING, _QUIC = "return probes", "Go", "signing", "QUIC"
+_RETURNS, _GO, _SIGNING, _QUIC, _READS = "return probes", "Go", "signing", "QUIC", "reads"
 _OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_collection", "at_go_collection_end", "at_go_certificate")
 TRACEPOINTS_OF_GO = ("at_receive", "at_send")
 TRACEPOINT_OF_QUIC = "at_datagram"
-LATE_TRACEPOINTS = (*TRACEPOINTS_OF_GO, TRACEPOINT_OF_QUIC)
+TRACEPOINTS_ON_DEMAND = (*TRACEPOINTS_OF_GO, TRACEPOINT_OF_QUIC, "at_read")
 _GROUPS = {
     **dict.fromkeys((STANDARD.at_return, STANDARD.both), _RETURNS),
     "at_signing": _SIGNING,
     **dict.fromkeys((STANDARD.go_entry, STANDARD.go_exit, STANDARD.go_leaving, *_OF_GO_HANDSHAKES), _GO),
     **dict.fromkeys(TRACEPOINTS_OF_GO, _GO),
     TRACEPOINT_OF_QUIC: _QUIC,
+    "at_read": _READS,
 }
 
 

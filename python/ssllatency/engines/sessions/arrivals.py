@@ -12,6 +12,7 @@ from contextlib import suppress
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.program_choice import TRACEPOINT_OF_QUIC, TRACEPOINTS_OF_GO
 from ssllatency.engines.bpf.loadable import Closable, Loadable
+from ssllatency.errors import SsllatencyError
 from ssllatency.host.kernel import release
 from ssllatency.host.preemption import loses_tracepoints
 
@@ -109,6 +110,6 @@ class Arrivals:
         if self._reads_tried or not self.watched or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:
             return
         self._reads_tried = True
-        with suppress(OSError):  # then their waits stay those for the peer or this server
+        with suppress(OSError, SsllatencyError):  # then their waits stay those for the peer or this server
             self._attachment.attach_tracepoint("at_read")
             self._counters.watches_reads_ns = time.monotonic_ns()
