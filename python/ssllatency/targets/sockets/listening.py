@@ -167,13 +167,16 @@ def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
     for pid in pids:
         folder = proc / str(pid)
         with suppress(OSError):
+            with os.scandir(folder / "fd") as descriptors:
+                sockets = {entry.name: inode for entry in descriptors if (inode := _socket(entry.path))}
+            if not sockets:
+                continue  # the kernel takes milliseconds to write its table
             namespace = os.readlink(folder / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
             if namespace not in tables:
                 tables[namespace] = _by_tcp(folder / "net")
-            for descriptor in (folder / "fd").iterdir():
-                inode = _socket(descriptor)
-                if inode in tables[namespace] and not _never_blocks(folder / "fdinfo" / descriptor.name):
-                    return True
+            listening = (name for name, inode in sockets.items() if inode in tables[namespace])
+            if not all(_never_blocks(folder / "fdinfo" / name) for name in listening):
+                return True
     return False
 
 
