@@ -617,16 +617,16 @@ struct ssll_handshake_counters {
 	__u64 software;
 	__s64 waiting_offload;
 	__u64 most_waiting_offload;
-	__u64 slept;             /* handshakes that slept before reads and writes were watched */
-	__u64 watches_transport; /* written by user space: 1 where they are */
-	__u64 threshold_ns;      /* written by user space: handshakes whose client waited so long are handed over one by one */
-	__u64 within_data;       /* calls of tier DATA in which a handshake was begun or went on */
-	__u64 bounded;           /* handshakes of which a wait's split is a bound */
-	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */
-	__u64 watches_reads_ns;  /* written by user space: since when it is told what threads read; 0: it isn't */
-	__u64 watches_transfers; /* written by user space: 1 where it is told what receives and sends return */
+	__u64 slept;              /* handshakes that slept before reads and writes were watched */
+	__u64 watches_transport;  /* written by user space: 1 where they are */
+	__u64 threshold_ns;       /* written by user space: handshakes whose client waited so long are handed over one by one */
+	__u64 within_data;        /* calls of tier DATA in which a handshake was begun or went on */
+	__u64 bounded;            /* handshakes of which a wait's split is a bound */
+	__u64 watches_arrivals;   /* written by user space: 1 where it is told when bytes arrive */
+	__u64 watches_reads_ns;   /* written by user space: since when it is told what threads read; 0: it isn't */
+	__u64 watches_transfers;  /* written by user space: 1 where it is told what receives and sends return */
 	__u64 transfers_since_ns; /* written by user space: since when it has been so, ~0 while it isn't; 0: always */
-	__u64 without_socket;    /* handshakes of servers of which no socket is known */
+	__u64 without_socket;     /* handshakes of servers of which no socket is known */
 	__u64 watches_datagrams_ns; /* written by user space: since when it is told what is received; 0: it isn't */
 	__u64 without_port;         /* processes that serve over QUIC, where ports are asked for */
 	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */

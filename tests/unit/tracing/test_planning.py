@@ -205,6 +205,24 @@ def test_what_is_needed_later_is_tried_once_more(children: list[int]) -> None:
     assert asked.ask(FILE, later, interruptible=False) == 2
 
 
+def test_what_takes_longest_is_begun_first(tmp_path: Path, children: list[int]) -> None:
+    """The library whose handshakes are planned, where they are, and else the largest file."""
+    names = ("libssl.so.3", "libcrypto.so.3", "other")
+    begun: list[str] = []
+    for size, name in enumerate(names):
+        (tmp_path / name).write_bytes(b"x" * size)
+
+    def begin(work: FileWork, *, interruptible: bool = True) -> reading.ReadingProcess:
+        begun.append(Path(work.subject.label).name)
+        return reading.start(work, interruptible=interruptible)
+
+    for ahead in ([HANDSHAKE], [PLAN]):
+        asked = Findings(Cache(keeps=False), PlanSettings(), ahead, start=begin)
+        asked.make_ahead(File(str(tmp_path / name), str(tmp_path / name)) for name in names)
+    assert begun == ["libssl.so.3", "other", "libcrypto.so.3", *names[::-1]]
+    assert len(children) == 6
+
+
 def test_as_many_at_once_as_there_are_processors(monkeypatch: pytest.MonkeyPatch, children: list[int]) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     done: list[int] = []

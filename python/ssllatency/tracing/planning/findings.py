@@ -16,8 +16,9 @@ from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache.kept import NO_ENTRY, Cache, Entry, File, FileWork
-from ssllatency.probes.cache.parts import FilePart
+from ssllatency.probes.cache.parts import HANDSHAKE, FilePart
 from ssllatency.probes.settings import PlanSettings
+from ssllatency.stacks.file_names import stack_called
 from ssllatency.targets import debug_roots
 from ssllatency.tracing.planning.reading import NO_ANSWER, ReadingProcess, hear, listen
 from ssllatency.tracing.planning.reading import start as start_reading
@@ -101,8 +102,8 @@ class Findings:
     def make_ahead(self, files: Iterable[File], meanwhile: Callable[[], object] = lambda: None) -> None:
         """Has what the command will ask for of these files before it does, side by side. Where any of it isn't kept, this
         process runs `meanwhile`. What can't be made is told of when it is asked for."""
-        by_size = sorted((self._record_of(file) for file in files), key=lambda record: record.file.size, reverse=True)
-        lacking = [record for record in by_size if not all(self._has(record, part) for part in self._ahead)]
+        longest_first = sorted(map(self._record_of, files), key=self._effort, reverse=True)
+        lacking = [record for record in longest_first if not all(self._has(record, part) for part in self._ahead)]
         waiting = [record for record in lacking if not record.is_read]
         while waiting and not self._is_full():
             self._begin(waiting.pop(0), (*self._ahead, *self._later))
@@ -138,6 +139,10 @@ class Findings:
             record = self._files[key] = _Record(file, self._cache.entry(file, self._settings))
         record.file = file  # the descriptor that it was opened by before may be closed
         return record
+
+    def _effort(self, record: _Record) -> tuple[bool, int]:
+        """The key by which files that take longer are larger: handshakes are planned in the library that applications call."""
+        return HANDSHAKE in self._ahead and bool(stack_called(record.file.label)), record.file.size
 
     @staticmethod
     def _has(record: _Record, part: FilePart[Any]) -> bool:

@@ -68,7 +68,7 @@ def minor_of(name: str) -> int:
 def test_its_version_is_the_one_that_built_it(name: str) -> None:
     version = program(name).build_info.version
     assert version.startswith("go1.")
-    assert name.split("-")[0] in ("local", "collector", "caddy", "oauth2", "openssl", version.removeprefix("go"))
+    assert name.split("-")[0] in ("local", "collector", "caddy", "coredns", "oauth2", "openssl", version.removeprefix("go"))
 
 
 def test_its_functions_lie_in_its_code_one_behind_the_other(name: str) -> None:

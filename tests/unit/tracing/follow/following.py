@@ -123,6 +123,7 @@ class Session:
             method=method,
             processes=SimpleNamespace(meter=None, release=self.released.extend),
             site_in=lambda _: sites,
+            note_mapping=lambda *_: None,
             admit=self._admit,
             leave_overwritten=lambda: self.overwritten.copy(),
             leave_copied=lambda: [self.copied.pop()] if self.copied else [],
