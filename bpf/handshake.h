@@ -73,9 +73,8 @@ enum ssll_fact {
 	SSLL_FACT_TICKETS_REFUSED = 9,
 	SSLL_FACT_CACHE_MISSES = 10,
 	SSLL_FACT_OFFERED = 11,  /* successful handshakes whose client is known to have offered a session */
-	SSLL_FACT_UNPHASED = 12, /* handshakes in a part of whose calls phases weren't watched, */
-	SSLL_FACT_UNKEYED = 13,  /* nor the private key's */
-	SSLL_FACTS = 14,
+	SSLL_FACT_UNPHASED = 12, /* handshakes of which only the private key's phase was watched all the time */
+	SSLL_FACTS = 13,
 };
 
 enum ssll_ending {
@@ -205,7 +204,7 @@ enum ssll_flag {
 	SSLL_FLAG_ALERT_SENT = 1 << 3,
 	SSLL_FLAG_UNATTRIBUTED = 1 << 4, /* the calls moved between threads: the phases can't be told, */
 	SSLL_FLAG_UNSPLIT = 1 << 5,      /* nor time on and off the processor */
-	SSLL_FLAG_UNPHASED = 1 << 6,     /* in a part of its calls phases weren't watched */
+	SSLL_FLAG_UNPHASED = 1 << 6,     /* in a part of its calls phases weren't watched, but for the private key's */
 	SSLL_FLAG_SLEPT = 1 << 7,        /* a call has slept, and it isn't known what for */
 	SSLL_FLAG_RETURNS = 1 << 8,      /* a call has come back to wait for the peer or its window, so none sleeps for that */
 	SSLL_FLAG_BLOCKED = 1 << 9,      /* the last read or write has slept */

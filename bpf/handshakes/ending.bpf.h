@@ -40,8 +40,6 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, boo
 	}
 	if (handshake->flags & SSLL_FLAG_UNPHASED)
 		forget_phases(handshake, SSLL_PART_PRIVATE_KEY + 1);
-	if (is_unkeyed(handshake))
-		handshake->parts[SSLL_PART_PRIVATE_KEY] = 0;
 	for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
@@ -219,8 +217,7 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 		count(&handshake_counters.paused);
 	if (how->ending == SSLL_ENDING_SUCCESS) {
 		add_labels(&labels, cause.tgid);
-		if (!is_unkeyed(handshake))
-			add_key(handshake, &labels, cause.tgid);
+		add_key(handshake, &labels, cause.tgid);
 	} else {
 		if (read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &state))
 			cause.state = state;

@@ -59,11 +59,9 @@ static __always_inline bool interrupts(const struct ssll_handshake *handshake, _
 	return handshake->phase == SSLL_PART_SESSION_LOOKUP && phase == SSLL_PART_CALLBACKS;
 }
 
-/* Whether the phase goes into windows where tracing would cost too much. */
-static __always_inline bool is_windowed(const struct ssll_handshake *handshake, __u8 phase)
+/* Whether the phase goes into windows where tracing would cost too much: all but the private key's do. */
+static __always_inline bool is_windowed(__u8 phase)
 {
-	if (phase == SSLL_PART_PRIVATE_KEY)
-		return !keeps_key(handshake);
 	return phase > SSLL_PART_PRIVATE_KEY && phase < SSLL_PART_REST;
 }
 
@@ -78,7 +76,7 @@ static __always_inline bool sees_phases(const struct ssll_handshake *handshake)
 /* Forgets the open phase where its end may not be seen: the time since it began is the rest's. */
 static __always_inline void drop_unseen_phase(struct ssll_handshake *handshake)
 {
-	if (!is_windowed(handshake, handshake->phase) || sees_phases(handshake))
+	if (!is_windowed(handshake->phase) || sees_phases(handshake))
 		return;
 	handshake->phase = 0;
 	handshake->outer_stack = 0;
@@ -102,9 +100,7 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		return 0;
 	if (field(cookie, SSLL_PHASE_COOKIE_CACHE, 1))
 		handshake->flags |= SSLL_FLAG_CACHE;
-	if (operation == SSLL_KEY_OPERATION_DECRYPT) /* whose sites are always there: then nothing is signed */
-		handshake->key_operation = operation;
-	if (is_windowed(handshake, phase) && !sees_phases(handshake))
+	if (is_windowed(phase) && !sees_phases(handshake))
 		return 0;
 	if (handshake->phase) {
 		add_phase(handshake, thread, bpf_ktime_get_ns());

@@ -169,7 +169,6 @@ __noinline int add_facts(
 		return 0;
 	add_offer(row, handshake, labels);
 	add_flag(row, SSLL_FACT_UNPHASED, handshake, SSLL_FLAG_UNPHASED);
-	add_fact(row, SSLL_FACT_UNKEYED, is_unkeyed(handshake));
 	add_flag(row, SSLL_FACT_HELLO_RETRY_KNOWN, handshake, SSLL_FLAG_RETRY_KNOWN);
 	add_flag(row, SSLL_FACT_HELLO_RETRIES, handshake, SSLL_FLAG_RETRY);
 	/* Of a socket that another goroutine reads nothing was seen: what it has sent is asked for at waits. */

@@ -78,19 +78,6 @@ static __always_inline struct ssll_handshake *current_handshake(void)
 	return handshake_of_thread(find_thread());
 }
 
-/* Whether the private key's phase is watched all the time: a goroutine's, as what it waits for in that mustn't be taken for its
- * peer. */
-static __always_inline bool keeps_key(const struct ssll_handshake *handshake)
-{
-	return handshake->flags & SSLL_FLAG_GOROUTINE;
-}
-
-/* Whether that phase may have gone unwatched. */
-static __always_inline bool is_unkeyed(const struct ssll_handshake *handshake)
-{
-	return handshake->flags & SSLL_FLAG_UNPHASED && !keeps_key(handshake);
-}
-
 /* Part 0, the wall time, is set at the end, so what a part that isn't open adds to it has no effect. */
 static __always_inline void add_part(struct ssll_handshake *handshake, __u64 part, __u64 duration_ns)
 {

@@ -118,8 +118,7 @@ class Fact(IntEnum):
     CACHE_MISSES = 10
     OFFERED = 11
     UNPHASED = 12
-    UNKEYED = 13
-    FACTS = 14
+    FACTS = 13
 
 
 class Flag(IntEnum):
@@ -933,11 +932,11 @@ class HandshakeRow(ctypes.Structure):
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
-        ("facts", ctypes.c_uint64 * 14),
+        ("facts", ctypes.c_uint64 * 13),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 140688
+assert ctypes.sizeof(HandshakeRow) == 140680
 
 
 class Sample(ctypes.Structure):

@@ -186,7 +186,7 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 	if (handshake->waiting)
 		end_go_wait(handshake, connection, key.goroutine, bpf_ktime_get_ns());
 	depth = stack_depth(ctx, &key);
-	if (depth && (!is_windowed(handshake, part) || sees_phases(handshake)))
+	if (depth && (!is_windowed(part) || sees_phases(handshake)))
 		open_go_phase(handshake, part, depth, bpf_ktime_get_ns());
 	return 0;
 }

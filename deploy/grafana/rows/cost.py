@@ -38,7 +38,6 @@ def _what_is_paid() -> list[Any]:
             A_SECOND,
             (rate("ssllatency_losses_total", HOSTS, "kind"), "{{kind}}"),
             (rate("ssllatency_handshake_unphased_total", HOSTS, "outcome"), "phases in rest: {{outcome}}"),
-            (rate("ssllatency_handshake_unkeyed_total", HOSTS, "outcome"), "private key in rest: {{outcome}}"),
         ),
         lines(
             "Part of the time for which functions are watched",

@@ -88,8 +88,8 @@ class Fact(StrEnum):
     HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. OFFERED: successful handshakes, but for
     UNPHASED ones, whose client is known to have offered a session. TICKETS_REFUSED: those of them that weren't resumed though
     a ticket of the client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's
-    cache. UNPHASED: handshakes in a part of whose calls phases weren't watched, to keep within the budget: they are in REST.
-    UNKEYED: those of them whose PRIVATE_KEY wasn't watched either.
+    cache. UNPHASED: handshakes in a part of whose calls no phase was watched but PRIVATE_KEY, to keep within the budget: the
+    others are in REST.
     """
 
     SOCKET = "socket"
@@ -105,7 +105,6 @@ class Fact(StrEnum):
     CACHE_MISSES = "cache_misses"
     OFFERED = "offered"
     UNPHASED = "unphased"
-    UNKEYED = "unkeyed"
 
 
 # The number of handshakes that a fact counts is at most that of another fact; of the others, at most all handshakes.
@@ -116,7 +115,6 @@ WITHIN = {
     Fact.HELLO_RETRIES: Fact.HELLO_RETRY_KNOWN,
     Fact.TICKETS_REFUSED: Fact.OFFERED,
     Fact.CACHE_MISSES: Fact.OFFERED,
-    Fact.UNKEYED: Fact.UNPHASED,
 }
 SUMS = (Fact.FLIGHTS, Fact.FLIGHT_BYTES, Fact.RETRANSMISSIONS)  # the others count handshakes
 
@@ -130,7 +128,7 @@ PHASES = (
     Part.CALLBACKS,
     Part.REST,
 )
-WINDOWED = PHASES[:-1]  # those that aren't watched in all handshakes where that would cost too much
+WINDOWED = (Part.KEY_EXCHANGE, Part.PEER_VERIFICATION, Part.SESSION_LOOKUP, Part.CALLBACKS)  # those that UNPHASED is of
 WAITS = (
     Part.WAIT_PEER,
     Part.QUEUE_SERVER,
@@ -284,24 +282,13 @@ class Group:
 
     @property
     def unphased(self) -> int:
-        """The number of handshakes whose phases are in REST, as these weren't watched."""
+        """The number of handshakes that have all phases but PRIVATE_KEY in REST, as these weren't watched."""
         return self.facts.get(Fact.UNPHASED, 0)
 
     @property
     def phased(self) -> int:
         """The number that have them as they were."""
         return self.count - self.unphased
-
-    def watched(self, part: Part) -> int:
-        """The number of handshakes in which the part was watched."""
-        if part not in WINDOWED:
-            return self.count
-        return self.count - self.facts.get(Fact.UNKEYED if part is Part.PRIVATE_KEY else Fact.UNPHASED, 0)
-
-    @property
-    def sampled(self) -> frozenset[Part]:
-        """The parts that weren't watched in all of them."""
-        return frozenset(part for part in WINDOWED if self.watched(part) < self.count)
 
     @cached_property
     def estimated(self) -> Group:
@@ -311,8 +298,7 @@ class Group:
             return self
         seen = {part: self.parts[part] for part in WINDOWED if part in self.parts}
         rest = self.parts[Part.REST]
-        watched = {part: self.watched(part) for part in seen}
-        more_ns = {part: times.total_ns * (self.count - watched[part]) // watched[part] for part, times in seen.items()}
+        more_ns = {part: times.total_ns * self.unphased // self.phased for part, times in seen.items()}
         scale = min(1.0, rest.total_ns / sum(more_ns.values())) if any(more_ns.values()) else 0.0
         parts = {part: replace(times, total_ns=times.total_ns + int(scale * more_ns[part])) for part, times in seen.items()}
         moved_ns = sum(times.total_ns - seen[part].total_ns for part, times in parts.items())
@@ -406,8 +392,7 @@ class Tallies:
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
     in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't).
-    `unphased`: its phases are in REST, as they weren't watched, but for PRIVATE_KEY if it has that. `peer_left`
-    and `undelivered`: as in Cause."""
+    `unphased`: its phases but PRIVATE_KEY are in REST, as they weren't watched. `peer_left` and `undelivered`: as in Cause."""
 
     ended_s: float
     pid: int
@@ -540,10 +525,5 @@ class Handshakes:
 
     @property
     def unphased(self) -> int:
-        """The number of handshakes whose phases are in REST, as these weren't watched."""
+        """The number of handshakes that have all phases but PRIVATE_KEY in REST, as these weren't watched."""
         return sum(group.unphased for group in self.groups)
-
-    @property
-    def unkeyed(self) -> int:
-        """The number of them that have PRIVATE_KEY there, too."""
-        return sum(group.facts.get(Fact.UNKEYED, 0) for group in self.groups)

@@ -20,6 +20,7 @@ from ssllatency.model.handshakes import (
     MEANWHILE,
     PHASES,
     WAITS,
+    WINDOWED,
     YES,
     Ending,
     Group,
@@ -194,7 +195,7 @@ def _part(part: Part) -> Callable[[Snapshot], IntervalSample]:
         group = total(snapshot.handshakes, Ending.SUCCESS)
         times = group.parts.get(part) if group else None
         whole_ns = group.total_ns(*(CLIENT_WAIT_PARTS if part in _OF_CLIENT_WAIT else (Part.WALL,))) if group else 0
-        if group and (part in group.sampled or (group.unphased and part is Part.REST)):
+        if group and group.unphased and (part in WINDOWED or part is Part.REST):
             return _sampled(group, part, snapshot.duration_s, whole_ns)
         return IntervalSample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
 
@@ -205,7 +206,7 @@ def _sampled(group: Group, part: Part, seconds: float, whole_ns: int) -> Interva
     """Of phases that were watched in some handshakes only: their times in these; what remains of a handshake isn't known."""
     if part is Part.REST:
         return IntervalSample(None, None, seconds)
-    return IntervalSample(None, None, seconds, group.parts.get(part), whole_ns * group.watched(part) // group.count)
+    return IntervalSample(None, None, seconds, group.parts.get(part), whole_ns * group.phased // group.count)
 
 
 def _ending(ending: Ending) -> Callable[[Snapshot], IntervalSample]:

@@ -24,12 +24,12 @@ FULL = Shake({Part.REST: 1_000}, facts=SEEN)
 
 
 def counters(shakes: Iterable[Shake]) -> dict[tuple[str, ...], float]:
-    """The facts' counters, but those of unwatched phases, by the metric's last words and its labels' values."""
+    """The facts' counters, but that of unwatched phases, by the metric's last words and its labels' values."""
     [counts] = ByProcess(KeptResults()).read(interval_of(0, list(shakes))).values()
     return {
         (family.removeprefix(PREFIX), *(value for _, value in of)): value
         for (family, of), value in counts.items()
-        if family in FAMILIES and not family.endswith(("unphased", "unkeyed")) and not isinstance(value, Distribution)
+        if family in FAMILIES and not family.endswith("unphased") and not isinstance(value, Distribution)
     }
 
 
@@ -115,9 +115,9 @@ def test_every_part_has_a_histogram_of_its_own() -> None:
 
 
 def test_no_fact_is_larger_than_what_it_is_known_of() -> None:
-    counts = dict.fromkeys(Fact, 10) | dict.fromkeys(WITHIN.values(), 7) | {Fact.UNPHASED: 0, Fact.UNKEYED: 0}
+    counts = dict.fromkeys(Fact, 10) | dict.fromkeys(WITHIN.values(), 7) | {Fact.UNPHASED: 0}
     found = bounded(counts, 8)
-    assert all(found[fact] == 7 for fact in WITHIN if fact is not Fact.UNKEYED)
+    assert all(found[fact] == 7 for fact in WITHIN)
     assert found[Fact.FLIGHT_BYTES] == 10
     assert Fact.UNPHASED not in found
-    assert bounded({Fact.UNPHASED: 9, Fact.UNKEYED: 9, Fact.GONE: 1}, 8) == {Fact.UNPHASED: 8, Fact.UNKEYED: 8}
+    assert bounded({Fact.UNPHASED: 9, Fact.GONE: 1}, 8) == {Fact.UNPHASED: 8}

@@ -36,16 +36,15 @@ TIMES = {
 WATCHED, NUMBER = 25, 100
 
 
-def _unwatched(times: dict[Part, int], *, keyed: bool = False) -> Shake:
-    """The same handshake as it is seen where no phase is watched, or where `keyed` the private key's alone."""
-    hidden = [part for part in WINDOWED if not (keyed and part is Part.PRIVATE_KEY)]
-    kept = {part: time for part, time in times.items() if part not in hidden}
-    facts = {Fact.UNPHASED: 1} if keyed else {Fact.UNPHASED: 1, Fact.UNKEYED: 1}
-    return Shake({**kept, Part.REST: times[Part.REST] + sum(times.get(part, 0) for part in hidden)}, facts=facts)
+def _unwatched(times: dict[Part, int]) -> Shake:
+    """The same handshake as it is seen where only the private key's phase is watched."""
+    hidden = sum(times.get(part, 0) for part in WINDOWED)
+    kept = {part: time for part, time in times.items() if part not in WINDOWED}
+    return Shake({**kept, Part.REST: times[Part.REST] + hidden}, facts={Fact.UNPHASED: 1})
 
 
-def _handshakes(watched: int = WATCHED, *, keyed: bool = False) -> Handshakes:
-    return handshakes_of([Shake(TIMES)] * watched + [_unwatched(TIMES, keyed=keyed)] * (NUMBER - watched))
+def _handshakes(watched: int = WATCHED) -> Handshakes:
+    return handshakes_of([Shake(TIMES)] * watched + [_unwatched(TIMES)] * (NUMBER - watched))
 
 
 def _snapshot(handshakes: Handshakes) -> Snapshot:
@@ -58,9 +57,8 @@ def _group(handshakes: Handshakes) -> Group:
     return group
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-def test_the_estimate_is_what_all_handshakes_had(*, keyed: bool) -> None:
-    seen, all_of_them = _group(_handshakes(keyed=keyed)), _group(_handshakes(NUMBER))
+def test_the_estimate_is_what_all_handshakes_had() -> None:
+    seen, all_of_them = _group(_handshakes()), _group(_handshakes(NUMBER))
     assert seen.unphased == NUMBER - WATCHED
     assert seen.total_ns(Part.KEY_EXCHANGE) == WATCHED * TIMES[Part.KEY_EXCHANGE]
     estimated = {part: times.total_ns for part, times in seen.estimated.parts.items()}
@@ -72,7 +70,7 @@ def test_no_more_is_moved_out_of_rest_than_is_in_it() -> None:
     slow = {**TIMES, Part.KEY_EXCHANGE: 10_000_000}
     group = _group(handshakes_of([Shake(slow)] + [_unwatched(TIMES)] * 9))
     assert group.estimated.total_ns(Part.REST) >= 0
-    phases = (*WINDOWED, Part.REST)
+    phases = (Part.PRIVATE_KEY, *WINDOWED, Part.REST)
     assert group.estimated.total_ns(*phases) == group.total_ns(Part.CALLS) == group.total_ns(*phases)
 
 
@@ -81,19 +79,16 @@ def test_where_none_was_watched_nothing_is_estimated() -> None:
     group = _group(handshakes)
     assert group.estimated is group
     assert phases_sentence(handshakes) == (
-        "Phases were watched in 0 % of the handshakes (0 of 100) to keep within the budget: in the others they are part of"
-        " rest. --exact watches them in all."
+        "Phases but the private key's were watched in 0 % of the handshakes (0 of 100) to keep within the budget: in the others"
+        " they are part of rest. --exact watches them in all."
     )
-    assert phases_sentence(_handshakes(0, keyed=True)).startswith("Phases but the private key's were watched in 0 % ")
 
 
 def test_estimates_are_marked() -> None:
     rows = {row.part: row.cells for row in part_rows(_group(_handshakes()))}
     assert rows[Part.KEY_EXCHANGE][:3] == ("25", "~10 %", "100 us")
     assert rows[Part.REST] == ("100", "~8.0 %", "~80.0 us", "-", "-", "-", "-")
-    assert rows[Part.PRIVATE_KEY][:3] == ("25", "~60 %", "600 us")
-    keyed = {row.part: row.cells for row in part_rows(_group(_handshakes(keyed=True)))}
-    assert keyed[Part.PRIVATE_KEY][:3] == ("100", "60 %", "600 us")
+    assert rows[Part.PRIVATE_KEY][:3] == ("100", "60 %", "600 us")
     exact = {row.part: row.cells for row in part_rows(_group(_handshakes(NUMBER)))}
     assert not any("~" in cell for cells in exact.values() for cell in cells)
     assert mean_ns(_group(_handshakes())) == mean_ns(_group(_handshakes(NUMBER)))
@@ -108,8 +103,9 @@ def test_sleep_in_rest_is_left_out() -> None:
 def test_reports_say_how_many_were_watched_and_what_all_would_cost() -> None:
     handshakes = replace(_handshakes(), exact_share=0.131)
     sentence = (
-        "Phases were watched in 25 % of the handshakes (25 of 100) to keep within the budget: what has a ~ is estimated from"
-        " these. --exact watches all the time, for about 13 % of the CPU time of the process that pays most."
+        "Phases but the private key's were watched in 25 % of the handshakes (25 of 100) to keep within the budget: what has a"
+        " ~ is estimated from these. --exact watches all the time, for about 13 % of the CPU time of the process that pays"
+        " most."
     )
     assert phases_sentence(handshakes) == sentence
     assert sentence in " ".join(render(_snapshot(handshakes)).split())
@@ -117,17 +113,15 @@ def test_reports_say_how_many_were_watched_and_what_all_would_cost() -> None:
     assert "estimated" not in render(_snapshot(_handshakes(NUMBER)))
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-def test_rules_judge_by_the_estimates(*, keyed: bool) -> None:
-    case, exact = Case(_handshakes(keyed=keyed)), Case(_handshakes(NUMBER))
+def test_rules_judge_by_the_estimates() -> None:
+    case, exact = Case(_handshakes()), Case(_handshakes(NUMBER))
     for part in (Part.KEY_EXCHANGE, Part.CALLBACKS, Part.REST, Part.PRIVATE_KEY):
         assert case.ns(part) == exact.ns(part)
         assert case.had(part) == exact.had(part) == NUMBER
 
 
 def test_a_comparison_attributes_no_change_to_what_was_not_watched() -> None:
-    sides = (_handshakes(NUMBER), _handshakes(keyed=True))
-    before, after = (Recording.of([_snapshot(handshakes)]) for handshakes in sides)
+    before, after = (Recording.of([_snapshot(handshakes)]) for handshakes in (_handshakes(NUMBER), _handshakes()))
     comparison = compare(before, after)
     assert all(contribution.change_ns == 0 for contribution in comparison.contributions)
     rows = {row.subject.name: row.changes for row in comparison.rows}
@@ -145,7 +139,7 @@ def test_a_comparison_attributes_no_change_to_what_was_not_watched() -> None:
         ("rest", "mean", None),
         ("rest", "share", None),
         ("private key", "share", 0.6),
-        ("private key", "count", None),
+        ("private key", "count", NUMBER),
     ],
 )
 def test_conditions_know_what_was_watched(subject: str, word: str, value: float | None) -> None:

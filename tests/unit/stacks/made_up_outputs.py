@@ -17,7 +17,7 @@ from ssllatency.engines.attach.sites import library_record
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.handshake_rows import Rows, in_order, tallies
 from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions.handshake_sites import error_sites, watched, windowed_sites
+from ssllatency.engines.sessions.handshake_sites import always_watched, error_sites, phase_sites, watched
 from ssllatency.export.formats import text as metrics
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.ledger import Known
@@ -105,8 +105,9 @@ def library_of(image: TracedImage) -> abi.Library:
 
 def sites(image: TracedImage) -> dict[str, Any]:
     """What the kernel side is given for its handshakes."""
+    stack = stack_named(image.plan.stack)
     handshake = image.plan.handshake
-    begins, ends = windowed_sites(image)
+    begins, ends = phase_sites(always_watched(handshake.calls), stack.offers)
     return {
         "watched": [operation.operation for operation in watched([image], [image])[0].plan.operations],
         "parts": [abi.Part(cookie & 0x3F).name for _, cookie in begins],

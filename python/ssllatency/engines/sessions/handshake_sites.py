@@ -85,23 +85,17 @@ def _exits(planned: OperationPlan) -> set[int]:
     return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
 
 
-def always_watched(image: TracedImage) -> list[PhaseCall]:
-    """The private key's of a Go program, as what it waits for in that mustn't be taken for its peer. Of others, where one
-    begins to decrypt, as then nothing is signed: few handshakes come there."""
-    keys = [call for call in image.plan.handshake.calls if call.phase is Phase.PRIVATE_KEY]
-    return keys if is_go(image) else [replace(call, ends=()) for call in keys if call.operation == "decrypt"]
+def always_watched(calls: Iterable[PhaseCall]) -> list[PhaseCall]:
+    """The private key's."""
+    return [call for call in calls if call.phase is Phase.PRIVATE_KEY]
 
 
 def windowed_sites(image: TracedImage) -> tuple[Sites, Sites]:
-    """The other sites at which phases begin and end, and those that tell what the client has offered: that only counts in
-    handshakes whose phases are watched."""
+    """The sites at which the other phases begin and end; among them those that tell what the client has offered, which only
+    counts in handshakes whose phases are watched."""
     offers = _offers_of(image)
-    others = [
-        replace(call, ends=()) if offers.get(call.callee) is Offer.TICKET else call for call in image.plan.handshake.calls
-    ]
-    always_begins, always_ends = phase_sites(always_watched(image), offers)
-    begins, ends = phase_sites(others, offers)
-    return [one for one in begins if one not in always_begins], [one for one in ends if one not in always_ends]
+    others = [call for call in image.plan.handshake.calls if call.phase is not Phase.PRIVATE_KEY]
+    return phase_sites([replace(call, ends=()) if offers.get(call.callee) is Offer.TICKET else call for call in others], offers)
 
 
 def collection_sites(image: TracedImage) -> tuple[Sites, Sites]:
@@ -273,7 +267,8 @@ def _error_sites(sites: HandshakeSites, *, raised: bool) -> Sites:
 
 
 def _always_set(image: TracedImage, transports: Transports) -> tuple[Sites, Sites]:
-    return phase_sites((*always_watched(image), *transports.of(image)), _offers_of(image))
+    offers = _offers_of(image)
+    return phase_sites((*always_watched(image.plan.handshake.calls), *transports.of(image)), offers)
 
 
 def shows_certificates(plan: FilePlan) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps what watches handshakes within the budget. The phases go into windows, and so do reads and
+"""Keeps what watches handshakes within the budget. The phases go into windows, but for the private key's, and so do reads and
 writes where they have to be watched for the handshakes in them, until a handshake was seen to take place within one. Handshakes
 themselves don't."""
 
@@ -15,8 +15,8 @@ from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
 from ssllatency.stacks.operation import Tier
 
 GAVE_UP = (
-    "Phases were given up to keep within the budget, as this kernel can't set their probes again: in later handshakes they are"
-    " part of rest. --exact watches them all the time."
+    "Phases but the private key's were given up to keep within the budget, as this kernel can't set their probes again: in"
+    " later handshakes they are part of rest. --exact watches them all the time."
 )
 
 

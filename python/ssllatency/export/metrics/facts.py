@@ -48,7 +48,6 @@ PLACES = {
     Fact.TICKETS_REFUSED: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "ticket"),
     Fact.CACHE_MISSES: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "cache_miss"),
     Fact.UNPHASED: FactPlace("ssllatency.handshake.unphased"),
-    Fact.UNKEYED: FactPlace("ssllatency.handshake.unkeyed"),
 }
 
 
@@ -74,7 +73,7 @@ def _rows(ending: Ending) -> Sequence[tuple[Fact, Fact | None, tuple[str, Labels
     for fact, place in PLACES.items():
         outcome = {names.OUTCOME: str(ending)} if place.by_outcome else {}
         own = {place.label: place.value} if place.label else {}
-        known_of = None if fact in (Fact.UNPHASED, Fact.UNKEYED) else _KNOWN_OF.get(fact, fact)
+        known_of = None if fact is Fact.UNPHASED else _KNOWN_OF.get(fact, fact)
         rows.append((fact, known_of, (place.family, labels({**own, **outcome}))))
     return rows
 

@@ -16,7 +16,7 @@ from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix.plan import Cell, Factor, Matrix
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.client import ClientReport
-from ssllatency.model.handshakes import PHASES, WAITS, YES, Ending, Group, Handshakes, Label, Part
+from ssllatency.model.handshakes import PHASES, WAITS, WINDOWED, YES, Ending, Group, Handshakes, Label, Part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.timed import quantile_ns
 
@@ -76,7 +76,7 @@ def _times(good: Group) -> dict[str, str]:
     """Percentiles of the whole handshake, and the means over all handshakes, so that the parts add up to the whole."""
     quantiles = {name: quantile_ns(good.parts[Part.WALL], q) for name, q in _PERCENTILES.items()}
     parts = good.estimated.parts
-    unknown = () if good.phased else (*good.sampled, Part.REST)
+    unknown = () if good.phased else (*WINDOWED, Part.REST)
     means = {part: parts[part].total_ns / good.count if part in parts else 0.0 for part in _PARTS if part not in unknown}
     return {
         **{name: _us(value) for name, value in quantiles.items() if value is not None},

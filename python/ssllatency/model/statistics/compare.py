@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.arithmetic.snapshots import by_function, merge, without_functions
-from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part, whole_part
+from ssllatency.model.handshakes import PHASES, WAITS, WINDOWED, Ending, Group, Part, whole_part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import (
@@ -79,7 +79,7 @@ def compare(before: Recording, after: Recording) -> Comparison:
     subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
     if whole is Part.WALL:  # else one side doesn't have it, or it is the wall time
         subjects.pop(CLIENT_WAIT, None)
-    if any(side.sampled for side in sides):  # what its times hold are those of phases that weren't watched, too
+    if any(side.unphased for side in sides):  # what its times hold are those of phases that weren't watched, too
         for part in (Part.REST, Part.REST_ASLEEP):
             subjects.pop(ComparedSubject(PART, str(part), str(Ending.SUCCESS)), None)
     rows = [SubjectComparison(subject, _changes(subject, *sides)) for subject in subjects]
@@ -138,7 +138,7 @@ class _Side:
         self.subjects = _timed(self.total)
         self._totals = _subjects(self.total)
         group = _group(self.total, Ending.SUCCESS)
-        self.sampled = group.sampled if group else frozenset()
+        self.unphased = group.unphased if group else 0
 
     def add_groups(self, whole: Part) -> None:
         """Make the groups of handshakes subjects of sample() and value()."""
@@ -156,7 +156,7 @@ class _Side:
         timed = self._totals.get(subject)
         count = timed.exponential.count if timed else 0
         if quantity is Quantity.RATE:
-            if isinstance(subject, ComparedSubject) and subject.kind == PART and subject.name in self.sampled:
+            if self.unphased and isinstance(subject, ComparedSubject) and subject.kind == PART and subject.name in WINDOWED:
                 return None
             measured = self.total.duration_s and (count or self._would_be_seen(subject))
             return count / self.total.duration_s if measured else None
@@ -288,8 +288,8 @@ def _contributions(whole: Part, before: Snapshot, after: Snapshot) -> tuple[Cont
     # What one side couldn't measure is part of its REST, so it is added to REST on the other side as well.
     untold = _untold(before) | _untold(after)
     hidden = {part for part in PHASES[:-1] if part in untold and any(part not in group.parts for group in groups)}
-    for group in groups:
-        hidden |= {part for part in group.sampled if not group.watched(part)}
+    if any(group.unphased and not group.phased for group in groups):
+        hidden |= {*WINDOWED} & {*PHASES[:-1]}
     contributions = []
     early = (Part.QUEUE_START,) if whole is Part.CLIENT_WAIT else ()
     for part in (*early, *PHASES, *WAITS):

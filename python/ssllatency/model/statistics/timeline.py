@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import log
 
-from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Ending, Part
+from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, WINDOWED, Ending, Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.model.statistics.change_points import shortest_told, stretch_of
@@ -143,7 +143,7 @@ class _Column:
     counts: Counter[Part] = field(default_factory=Counter)
     resumed: int = 0
     resumption_known: int = 0
-    sampled: frozenset[Part] = frozenset()
+    unphased: int = 0
 
     @property
     def ended(self) -> int:
@@ -166,7 +166,7 @@ class _Column:
                 self.counts.update({part: times.count for part, times in group.parts.items()})
                 self.resumed += group.resumed
                 self.resumption_known += group.resumption_known
-                self.sampled |= group.sampled
+                self.unphased += group.unphased
 
     def ns(self, parts: Sequence[Part]) -> int:
         """The time of these parts in all."""
@@ -257,8 +257,8 @@ def _whole(columns: Sequence[_Column]) -> Part:
 def _told_parts(columns: Sequence[_Column]) -> Iterator[Part]:
     """Waits, phases, and what a thread was off the processor for; without the phases that weren't watched all the time."""
     yield from (wait for wait in WAITS if wait is not Part.QUEUE_SERVER)
-    sampled = frozenset[Part]().union(*(column.sampled for column in columns))
-    yield from (phase for phase in PHASES if phase not in sampled and not (sampled and phase is Part.REST))
+    unphased = any(column.unphased for column in columns)
+    yield from (phase for phase in PHASES if not (unphased and phase in (*WINDOWED, Part.REST)))
     yield from (Part.OFF_CPU_RUNNABLE, Part.OFF_CPU_THROTTLED)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.arithmetic.handshake_sums import total
-from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, Ending, Fact, Group, Handshakes, Part, RequestedSide
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, RequestedSide
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.units import duration, share
 
@@ -47,16 +47,14 @@ class Case:
         """Return how many handshakes had the part; estimated, where it was watched in some of them only."""
         if not self.group or part not in self.group.parts:
             return 0
-        count, watched = self.group.parts[part].count, self.group.watched(part)
-        return round(count * self.count / watched) if watched else count
+        count, phased = self.group.parts[part].count, self.group.phased
+        return round(count * self.count / phased) if part in WINDOWED and phased else count
 
     @property
     def tells_sleep(self) -> bool:
         """Whether sleep is told from being ready to run, within the time off the processor: not in older measurements, which
         have no facts."""
-        return (
-            bool(self.group and self.group.facts.keys() - {Fact.UNPHASED, Fact.UNKEYED}) or self.had(Part.OFF_CPU_RUNNABLE) > 0
-        )
+        return bool(self.group and self.group.facts.keys() - {Fact.UNPHASED}) or self.had(Part.OFF_CPU_RUNNABLE) > 0
 
     def fact(self, fact: Fact) -> int:
         """The sum of a fact."""

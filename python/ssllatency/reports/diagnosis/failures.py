@@ -76,7 +76,7 @@ def work_in_vain(case: Case) -> Evidence | None:
         return None
     if left_ns < max(MOST * vain_ns, OWN_FLOOR_NS * left):
         return None
-    key_ns = _sum([group.estimated for group in (*given_up, *failed)], Part.PRIVATE_KEY)
+    key_ns = _sum([*given_up, *failed], Part.PRIVATE_KEY)
     key = f", {share(key_ns, vain_ns)} of that in the private key" if key_ns >= MOST * vain_ns else ""
     much = f"{share(vain_ns, whole_ns)} of the time in calls, {duration(vain_ns)} in all{key}, was work in vain"
     ended = f"{number[Ending.ABANDONED]} handshakes were abandoned and {number[Ending.FAILURE]} failed"

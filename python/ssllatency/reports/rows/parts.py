@@ -14,6 +14,7 @@ from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     MEANWHILE,
     PHASES,
+    WINDOWED,
     Ending,
     Group,
     Handshakes,
@@ -101,7 +102,7 @@ def _cells(group: Group, part: Part) -> tuple[str, ...]:
     if group.unphased and part is Part.REST:  # what its times hold are those of unwatched phases, too
         mean = f"{ESTIMATED}{duration(whole.total_ns / whole.count)}"
         return str(times.count), f"{ESTIMATED}{part_of_wall}", mean, *("-" for _ in _QUANTILES), "-"
-    mark = ESTIMATED if part in group.sampled else ""
+    mark = ESTIMATED if group.unphased and part in WINDOWED else ""
     return str(times.count), f"{mark}{part_of_wall}", *_statistics(times)
 
 

@@ -65,8 +65,7 @@ def phases_sentence(handshakes: Handshakes, *, estimated: bool = True) -> str:
         else "in the others they are part of rest"
     )
     exact = _exact(handshakes.exact_share) or " --exact watches them in all."
-    which = "Phases" if handshakes.unkeyed else "Phases but the private key's"
-    return f"{which} were watched in {watched} to keep within the budget: {meaning}.{exact}"
+    return f"Phases but the private key's were watched in {watched} to keep within the budget: {meaning}.{exact}"
 
 
 def _exact(exact_share: float | None) -> str:
