@@ -21,8 +21,7 @@ MAX_INSTRUCTIONS = 20_000
 MAX_DECODED = 150_000
 MAX_EDGES = 100_000
 MAX_PATH = 2_000
-_CHUNK = 64  # bytes decoded at once
-_NEXT = Flow.NEXT
+_CHUNK = 128  # bytes decoded at once
 
 NORETURN = frozenset(
     (
@@ -60,23 +59,17 @@ class Code:
 
     def at(self, address: int, bounds: tuple[int, int]) -> Instruction | None:
         """The instruction at `address`, None where there is none within `bounds`."""
+        if address not in self._instructions:
+            if len(self._instructions) > MAX_DECODED:
+                raise Unplannable("the file has too much code to be followed")
+            for decoded in self.machine.decode(self.read(address, min(_CHUNK, bounds[1] - address)), address):
+                if decoded.address in self._instructions:
+                    break
+                self._instructions[decoded.address] = decoded
+                if decoded.flow in ENDS:
+                    break
         instruction = self._instructions.get(address)
-        if instruction is None:
-            instruction = self._decoded(address, bounds)
         return instruction if instruction is not None and instruction.end <= bounds[1] else None
-
-    def _decoded(self, address: int, bounds: tuple[int, int]) -> Instruction | None:
-        """The instruction at `address`, decoded with some that follow it."""
-        known = self._instructions
-        if len(known) > MAX_DECODED:
-            raise Unplannable("the file has too much code to be followed")
-        for decoded in self.machine.decode(self.read(address, min(_CHUNK, bounds[1] - address)), address):
-            if decoded.address in known:
-                break
-            known[decoded.address] = decoded
-            if decoded.flow in ENDS:
-                break
-        return known.get(address)
 
     def never_returns(self, target: int) -> bool:
         """Whether the function at `target`, or behind the PLT stub there, ends the process or unwinds."""
@@ -201,29 +194,21 @@ class _Builder:
 
     def explore(self, entry: int) -> None:
         work, edges = [entry], 0
-        nodes, functions, parents, at = self.nodes, self._functions, self._parents, self._code.at
         while work:
             address = work.pop()
-            if address in nodes:
+            if address in self.nodes:
                 continue
-            function = functions[address]
-            instruction = at(address, function)
+            instruction = self._code.at(address, self._functions[address])
             if instruction is None:
                 raise Unplannable(f"its code at {address:#x} can't be decoded")
-            nodes[address] = instruction
-            successors: tuple[int, ...]
-            if instruction.flow is _NEXT and instruction.end < function[1]:  # most are: as by _successors(), without its calls
-                successors = (instruction.end,)
-                parents.setdefault(instruction.end, address)
-                functions.setdefault(instruction.end, function)
-            else:
-                targets = self._successors(instruction)
-                successors = tuple(dict.fromkeys(targets)) if len(targets) > 1 else tuple(targets)
+            self.nodes[address] = instruction
+            targets = self._successors(instruction)
+            successors = tuple(dict.fromkeys(targets)) if len(targets) > 1 else tuple(targets)
             edges += len(successors)
-            if len(nodes) > MAX_INSTRUCTIONS or edges > MAX_EDGES:
+            if len(self.nodes) > MAX_INSTRUCTIONS or edges > MAX_EDGES:
                 raise Unplannable("it is too large to be followed")
             self.successors[address] = successors
-            work.extend(successors if len(successors) < 2 else reversed(successors))
+            work.extend(reversed(successors))
 
     def _successors(self, instruction: Instruction) -> list[int]:
         if instruction.flow is Flow.NEXT:  # most are
@@ -330,8 +315,6 @@ def frames_from(
         after = nodes[address].frame(frames[address])
         for successor in successors[address]:
             earlier = frames.get(successor)
-            if earlier is after:
-                continue
             joined = after if earlier is None else {name: value for name, value in earlier.items() if after.get(name) == value}
             if earlier is None or len(joined) != len(earlier):
                 frames[successor] = joined

@@ -267,8 +267,6 @@ def callee(call: Instruction) -> str:
     if hasattr(call, "word"):
         return f"x{cast('Aarch64Instruction', call).word >> 5 & 31}"
     x86_call = cast("X86Instruction", call)
-    if x86_call.memory:
-        return ""
     operand = x86_call.raw.operands[0]
     return _x86_name(operand.reg) if operand.type == _REGISTER else ""
 
@@ -281,11 +279,6 @@ def loads(instruction: Instruction) -> tuple[Load, ...]:
     x86_instruction = cast("X86Instruction", instruction)
     calls = x86_instruction.flow is Flow.INDIRECT_CALL
     if not calls and (x86_instruction.opcode != 0x8B or not x86_instruction.rex & 8):
-        return ()
-    if x86_instruction.memory:
-        base, offset = x86_instruction.memory
-        return (Load(x86_instruction.address, "" if calls else x86_instruction.register, base, offset),)
-    if x86_instruction.modrm >= 0xC0:
         return ()
     operand = x86_instruction.raw.operands[0 if calls else 1]
     base = _x86_name(operand.mem.base) if operand.type == _MEMORY else ""
@@ -303,9 +296,6 @@ def _stores(instruction: Instruction) -> tuple[_Store, ...]:
     x86_instruction = cast("X86Instruction", instruction)
     if "[" not in x86_instruction.raw.op_str.partition(",")[0]:  # most don't, and their operands take long to make
         return ()
-    if x86_instruction.memory and (size := x86_instruction.stored_size):
-        register = x86_instruction.register if x86_instruction.opcode == 0x89 and size == 8 else ""
-        return (_Store(register, *x86_instruction.memory, size),)
     operands = x86_instruction.raw.operands
     if operands[0].type != _MEMORY:
         return ()

@@ -265,29 +265,3 @@ def test_the_text_of_the_first_operand_shows_whether_it_is_memory() -> None:
             if (first == capstone.CS_OP_MEM) != ("[" in line.op_str.partition(",")[0]):
                 unlike.append(f"{line.mnemonic} {line.op_str}")
     assert unlike == []
-
-
-def test_memory_and_registers_by_their_bytes_are_as_capstone_has_them() -> None:
-    """With operands that Capstone would take many times longer to make."""
-    names, compared = wide_names(), 0
-    for code in any_code():
-        raw, instruction = next(instructions(code, ADDRESS, "x86-64"), None), next(X86().decode(code, ADDRESS), None)
-        if raw is None or instruction is None:
-            continue
-        memory = [operand for operand in raw.operands if operand.type == capstone.CS_OP_MEM]
-        loads = instruction.opcode in (0x8B, 0x8D) or instruction.flow is Flow.INDIRECT_CALL
-        if not (loads or instruction.stored_size) or instruction.prefixes:
-            continue
-        if instruction.memory is None:
-            assert not memory or memory[0].mem.index or memory[0].mem.base not in names, instruction.text
-            continue
-        place = names[memory[0].mem.base], memory[0].mem.disp
-        assert (instruction.memory, memory[0].mem.index, memory[0].mem.segment) == (place, 0, 0), instruction.text
-        if instruction.stored_size:
-            assert raw.operands[0].type == capstone.CS_OP_MEM, instruction.text
-            assert instruction.stored_size == raw.operands[0].size, instruction.text
-        if instruction.opcode in (0x89, 0x8B, 0x8D):
-            register = next(operand for operand in raw.operands if operand.type == capstone.CS_OP_REG)
-            assert instruction.register == names[register.reg], instruction.text
-        compared += 1
-    assert compared > 200

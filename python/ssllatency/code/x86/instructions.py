@@ -32,7 +32,6 @@ _SHORT = frozenset((0xEB, *range(0x70, 0x80), *range(0xE0, 0xE4)))
 _FLOWS.update(dict.fromkeys((*range(0x70, 0x80), *range(0xE0, 0xE4), *range(0x0F80, 0x0F90)), Flow.BRANCH))
 _JCC = frozenset((*range(0x70, 0x80), *range(0x0F80, 0x0F90)))
 _DIRECT = _JCC | {0xE8, 0xE9, 0xEB}
-_NEXT, _FLOW_BY_MODRM = Flow.NEXT, (0xFF, 0xC7)
 _INDIRECT = {2: Flow.INDIRECT_CALL, 3: Flow.INDIRECT_CALL, 4: Flow.INDIRECT_JUMP, 5: Flow.INDIRECT_JUMP}
 
 # x86_nops[3] to [9]; the longer ones carry a CS prefix.
@@ -62,9 +61,6 @@ _WRITE_NONE |= _ranges((0x50, 0x57), (0x70, 0x7F), (0x0F80, 0x0F8F))
 _WRITE_REG = {0x63, 0x8B, 0x8D, 0x0FAF, *range(0x03, 0x3B, 8)} | _ranges((0x0F40, 0x0F4F), (0x0FB6, 0x0FB7), (0x0FBE, 0x0FBF))
 _WRITE_RM = {0x81, 0x83, 0x89, 0xC1, 0xC7, 0xD1, 0xD3, *range(0x01, 0x39, 8)}
 _WRITE_OPCODE = _ranges((0x58, 0x5F), (0xB8, 0xBF))
-# Opcodes whose first operand ModRM.rm is, by its size: 4 or 8 bytes by the prefix; others.
-_OF_WORDS = frozenset((0x01, 0x29, 0x39, 0x81, 0x83, 0x89, 0xC7, 0xF7))
-_OTHER_SIZES = {0x80: 1, 0x88: 1, 0xC6: 1, 0xF6: 1, 0x38: 1, 0x0F11: 16, 0x0F29: 16}
 # Instructions whose writes Capstone doesn't list in full: string instructions, with a repeat prefix or without, and a few more.
 _UNLISTED = frozenset(f"{name}{size}" for name in ("lods", "stos", "movs", "scas", "cmps", "ins", "outs") for size in "bwdq")
 _UNLISTED |= {"cmpxchg", "cmpxchg8b", "cmpxchg16b", "syscall", "sysenter", "int", "enter", "xbegin", "loop", "loope", "loopne"}
@@ -104,57 +100,23 @@ class X86Instruction:
         self.code = code = raw.code
         self.address = raw.address
         self.end = self.address + len(code)
-        start, last, byte = 0, len(code) - 1, code[0]
-        while byte in _PREFIXES and start < last:
+        start, last = 0, len(code) - 1
+        while code[start] in _PREFIXES and start < last:
             start += 1
-            byte = code[start]
         self.prefixes = code[:start]
-        self.rex = 0
-        if 0x40 <= byte <= 0x4F and start < last:
-            self.rex = byte
-            start += 1
-            byte = code[start]
-        if byte == 0x0F and start < last:
-            start += 1
-            byte = 0x0F00 | code[start]
-        self.opcode = byte
-        self.modrm = code[start + 1] if start < last else 0
-        self.flow = _FLOWS.get(byte, _NEXT) if byte not in _FLOW_BY_MODRM else self._flow()
+        self.rex = code[start] if 0x40 <= code[start] <= 0x4F and start < last else 0
+        start += bool(self.rex)
+        self.opcode = code[start] if code[start] != 0x0F or start == last else 0x0F00 | code[start + 1]
+        start += 1 + (self.opcode > 0xFF)
+        self.modrm = code[start] if start <= last else 0
+        self.flow = self._flow()
 
     def _flow(self) -> Flow:
         if self.opcode == 0xFF:
             return _INDIRECT.get(self.modrm >> 3 & 7, Flow.NEXT)
-        return Flow.BRANCH if self.modrm == 0xF8 else Flow.NEXT  # xbegin
-
-    @cached_property
-    def memory(self) -> tuple[str, int] | None:
-        """The place in memory that ModRM names, as a register and what is added to it. None where it names a register, or the
-        bytes alone don't tell: prefixes, an index, no base, or the instruction's own address. Only for opcodes with ModRM."""
-        mode, number = self.modrm >> 6, self.modrm & 7
-        if mode == 3 or self.prefixes:
-            return None
-        place = bool(self.rex) + (2 if self.opcode > 0xFF else 1) + 1
-        if number == 4:  # SIB
-            if self.code[place] & 0xF8 != 0x20 or self.rex & 2:  # an index, or the scale of none
-                return None
-            number = self.code[place] & 7
-            place += 1
-        if mode == 0:
-            return None if number == 5 else (REGISTERS[number | (self.rex & 1) << 3], 0)
-        base = REGISTERS[number | (self.rex & 1) << 3]
-        return base, _signed(self.code[place : place + (1 if mode == 1 else 4)])
-
-    @property
-    def register(self) -> str:
-        """The general register in ModRM.reg, by its 64-bit name. Only for opcodes that have one there."""
-        return REGISTERS[(self.modrm >> 3 & 7) | (self.rex & 4) << 1]
-
-    @property
-    def stored_size(self) -> int:
-        """The bytes of `memory` as a first operand, for the most common opcodes that have it; 0 for others."""
-        if self.opcode in _OF_WORDS:
-            return 8 if self.rex & 8 else 4
-        return _OTHER_SIZES.get(self.opcode, 0)
+        if self.opcode == 0xC7 and self.modrm == 0xF8:  # xbegin
+            return Flow.BRANCH
+        return _FLOWS.get(self.opcode, Flow.NEXT)
 
     @property
     def text(self) -> str:
@@ -259,16 +221,14 @@ class X86Instruction:
         after = before
         if len(before) > 1 and any(register in self.writes for register in before):
             after = {register: delta for register, delta in before.items() if register not in self.writes}
-        mnemonic, operands = self.raw.mnemonic, self.raw.op_str
-        if mnemonic in _PUSHES_AND_POPS or (" " in mnemonic and self._name in _PUSHES_AND_POPS):
+        if self._name in _PUSHES_AND_POPS:
             return self._pushed(before, after)
-        if "sp" not in operands and not operands.startswith(_FRAME_ALIASES):  # most
-            return after
-        if operands.startswith(("rsp", "esp", "sp")) and mnemonic not in ("cmp", "test", "call", "jmp"):
+        operands = self.raw.op_str
+        if operands.startswith(("rsp", "esp", "sp")) and self.raw.mnemonic not in ("cmp", "test", "call", "jmp"):
             return self._moved(before, after)
-        if operands.endswith(("rsp", "esp", ", sp")) and mnemonic in ("xchg", "xadd"):
+        if operands.endswith(("rsp", "esp", ", sp")) and self.raw.mnemonic in ("xchg", "xadd"):
             return _without_stack_pointer(after)
-        if operands.startswith(_FRAME_ALIASES) and mnemonic in ("mov", "lea"):
+        if operands.startswith(_FRAME_ALIASES) and self.raw.mnemonic in ("mov", "lea"):
             return self._aliased(before, after)
         return after
 
@@ -299,8 +259,6 @@ class X86Instruction:
             return before["rsp"] + (constant if self.raw.mnemonic == "sub" else -constant)
         if self.raw.mnemonic == "mov":
             return before.get(self.copy[1]) if self.copy else None
-        if self.memory:
-            return before[self.memory[0]] - self.memory[1] if self.memory[0] in before else None
         source = self.raw.operands[1].mem
         base = before.get(wide_names().get(source.base, ""))
         return None if base is None or source.index else base - int(source.disp)
@@ -309,7 +267,7 @@ class X86Instruction:
         value = self._sum(before) if self.rex & 8 else None
         if value is None:
             return after
-        destination = self.raw.op_str.partition(",")[0]  # a 64-bit one, by its prefix
+        destination = wide_names().get(self.raw.operands[0].reg, "")
         return {**after, destination: value} if destination in _FRAME_ALIASES else after
 
     def cost(self, emulation: Emulation) -> Cost | None:
