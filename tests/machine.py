@@ -11,6 +11,8 @@ from typing import NoReturn
 
 import pytest
 
+from ssllatency.host.kernel import release
+
 LIBRARIES = Path("/usr/lib", str(sysconfig.get_config_var("MULTIARCH")))  # where Debian has those of this architecture
 MEMINFO = Path("/proc/meminfo")
 # For tests that plant a cause and hold what is said of whose time it was against it: whatever else the machine does meanwhile
@@ -34,6 +36,17 @@ def needs_architecture(name: str, for_what: str) -> None:
     """Leaves the test out on a machine of another architecture, as uname names it."""
     if os.uname().machine != name:
         leave_out(f"this machine isn't of {name}, {for_what}")
+
+
+def tells_receives() -> bool:
+    """Whether this kernel has the tracepoints of receives and sends, and such as may be relied on."""
+    return (6, 3) <= release() < (7,)
+
+
+def needs_tracepoints() -> None:
+    """Leaves the test out where receives and sends aren't told."""
+    if not tells_receives():
+        leave_out("this kernel has no tracepoints of receives and sends, or none that may be relied on")
 
 
 def leave_out(reason: str) -> NoReturn:

@@ -15,7 +15,7 @@
 
 #define WATCHED_LONG_NS 1000000000ULL
 
-/* By process; as many as rows, where ports are asked for. */
+/* By process; many, where ports are asked for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

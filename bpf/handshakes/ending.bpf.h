@@ -181,8 +181,11 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 
 	disown_of_quic(handshake, ssl, library);
 	cause = cause_of(handshake, how);
-	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
+	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT) {
 		count(&handshake_counters.slept);
+		if (of_go) /* reads and writes of C's libraries would tell no more of it */
+			count(&handshake_counters.slept_of_go);
+	}
 	if (handshake->flags & SSLL_FLAG_BOUNDED)
 		count(&handshake_counters.bounded);
 	if (server && !handshake->socket && !of_go)

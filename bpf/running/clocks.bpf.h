@@ -136,9 +136,11 @@ static __always_inline void end_busy(struct ssll_thread *thread, __u64 now)
 /* The thread begins to work for a collection of garbage. Where it isn't watched any more, it may be done with that unseen. */
 static __always_inline void begin_collecting(struct ssll_thread *thread, __u64 now)
 {
-	thread->collects_since_ns = watch_below() >> SSLL_TIER_BELOW & 1 ? 0 : now;
+	__u32 watch = watch_below();
+
+	thread->collects_since_ns = watch >> SSLL_TIER_BELOW & 1 ? 0 : now;
 	thread->collect_delay_ns = own_run_delay(own_task());
-	thread->collect_watch = watch_below();
+	thread->collect_watch = watch;
 }
 
 /* How long it has worked for the one that runs; 0 where it may have been done with it unseen. */

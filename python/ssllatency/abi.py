@@ -885,6 +885,7 @@ class HandshakeCounters(ctypes.Structure):
         ("watches_transfers", ctypes.c_uint64),
         ("transfers_since_ns", ctypes.c_uint64),
         ("without_socket", ctypes.c_uint64),
+        ("slept_of_go", ctypes.c_uint64),
         ("watches_datagrams_ns", ctypes.c_uint64),
         ("without_port", ctypes.c_uint64),
         ("ahead_since_ns", ctypes.c_uint64),
@@ -896,7 +897,7 @@ class HandshakeCounters(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 240
+assert ctypes.sizeof(HandshakeCounters) == 248
 
 
 class HandshakeKey(ctypes.Structure):

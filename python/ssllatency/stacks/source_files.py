@@ -42,8 +42,8 @@ def file_names(image: Image, folder: str) -> set[int]:
 
 
 def places_naming(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[int]:
-    """The places at which x86-64 code, all of it or that `within` a range, takes one of the addresses `texts`
-    (lea text(%rip), register and mov $text, register, which only code at a fixed address has)."""
+    """The places at which code, all of it or that `within` a range, takes one of the addresses `texts`: on x86-64 by
+    lea text(%rip), register and mov $text, register, which only code at a fixed address has."""
     return (place for place, _ in references(image, texts, within))
 
 
@@ -71,16 +71,18 @@ def references(image: Image, texts: Collection[int], within: Range | None = None
 
 def _aarch64_references(image: Image, texts: Collection[int], within: Range | None) -> Iterator[tuple[int, int]]:
     """Those of adrp and the next add of its register, if that is soon."""
-    for start, code in image.code_pieces(_LONGEST, within):
+    pages, last = {text & ~0xFFF for text in texts}, -1
+    for start, code in image.code_pieces(4 * _SOON, within):
         words = memoryview(code[: len(code) & ~3]).cast("I")
         for number, word in enumerate(words):
             if word & 0x9F000000 != _ADRP:
                 continue
             distance = signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
             page = (start + 4 * number & ~0xFFF) + (distance << 12)
-            text = page + _added(words, number, word & 31)
-            if text in texts:
-                yield start + 4 * number, text
+            text = page + _added(words, number, word & 31) if page in pages else 0
+            if text in texts and start + 4 * number > last:
+                last = start + 4 * number  # pieces overlap
+                yield last, text
 
 
 def _added(words: Sequence[int], position: int, register: int) -> int:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.host.kernel import release
 from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow_to_shake_hands
 from tests.live.commands.handshakes import Shakes, endings, spent_ns
@@ -25,7 +24,7 @@ from tests.live.go.test_go import NEEDED, built
 from tests.live.go.test_go_queues import server
 from tests.live.go.test_go_transports import OWN_WORK
 from tests.live.handshakes.test_queue import said
-from tests.machine import leave_out
+from tests.machine import needs_tracepoints, tells_receives
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -60,7 +59,7 @@ def test_reads_of_data_hit_nothing() -> None:
     """Before Linux 6.3, and since 7.0, each that waits hits the two sites at which goroutines park."""
     few, many = (hits(NEEDED[-1], reads) for reads in (0, READS))
     assert few > 0
-    if (6, 3) <= release() < (7,):
+    if tells_receives():
         assert many == few
     else:
         assert few < many <= few + 2 * TIMES * (READS + 1)
@@ -86,12 +85,6 @@ def shake_late(port: int) -> None:
 def wait_until_told(shakes: Shakes, times: int) -> None:
     """Waits until so many handshakes have ended at the server, too."""
     wait_for(lambda: shakes.printed('"ended_s"') >= times)
-
-
-def needs_tracepoints() -> None:
-    """Leaves the test out where the runtime's own waits are probed instead."""
-    if not (6, 3) <= release() < (7,):
-        leave_out("this kernel has no tracepoints of receives and sends, or none that may be relied on")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.model.statistics.resampling import Quantity
+from ssllatency.reports.diagnosis.calls import asleep_in_calls
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.resumption import tickets_refused
 from ssllatency.reports.documents.document import from_json, to_json
@@ -98,6 +99,15 @@ def test_sleep_in_rest_is_left_out() -> None:
     asleep = {**TIMES, Part.REST_ASLEEP: 10_000}
     handshakes = handshakes_of([Shake(asleep)] * 5 + [replace(_unwatched(TIMES), times={**asleep})] * 5)
     assert Part.REST_ASLEEP not in {row.part for row in part_rows(_group(handshakes))}
+
+
+def test_nothing_is_said_of_sleep_outside_of_phases() -> None:
+    """As what a callback slept that wasn't watched is part of rest."""
+    sleeping = {**TIMES, Part.CALLBACKS: 5_000_000, Part.REST_ASLEEP: 0}
+    hidden = _unwatched(sleeping)
+    slept = replace(hidden, times={**hidden.times, Part.REST_ASLEEP: 5_000_000})
+    assert asleep_in_calls(Case(handshakes_of([slept] * NUMBER))) is None
+    assert asleep_in_calls(Case(handshakes_of([replace(slept, facts={})] * NUMBER))) is not None
 
 
 def test_reports_say_how_many_were_watched_and_what_all_would_cost() -> None:

@@ -91,6 +91,7 @@ class Processes:
             self.targets.pop(pid, None)
             self._late_forgotten += pid in self.late
             self.late.discard(pid)
+            self.of_go.discard(pid)
 
     def measure(self) -> None:
         """Measures what has to be measured meanwhile; for many calls a second."""

@@ -72,6 +72,8 @@ class HandshakeRowReader:
             return
         self._changes = changes
         keep_order()
+        if not self._is_settled:
+            self._ends = _NO_ENDS  # what is behind buckets may have been seen before these
         before = self.counts, self.facts
         self._read_parts(memory)
         resumed, known, *facts = _COUNTS.unpack_from(memory, _COUNTS_AT)

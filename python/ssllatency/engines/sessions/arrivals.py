@@ -104,7 +104,7 @@ class Arrivals:
         self._tend_waits()
         if self._counters.without_port and not self._datagrams_tried and not loses_tracepoints(release()):
             self._datagrams_tried = True
-            with suppress(OSError):  # before Linux 6.3
+            with suppress(OSError, SsllatencyError):  # before Linux 6.3
                 self._attachment.attach_tracepoint(TRACEPOINT_OF_QUIC)
                 self._counters.watches_datagrams_ns = time.monotonic_ns()
         if self._reads_tried or not self.watched or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:

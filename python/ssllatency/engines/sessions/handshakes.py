@@ -235,7 +235,7 @@ class HandshakeSession:
 
     def _watch_transport(self) -> None:
         """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
-        slept = self._counters.slept
+        slept = self._counters.slept - self._counters.slept_of_go
         if self._watched.transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watched.transport = True  # later files as well; where they are refused, sleeping calls go on being reported

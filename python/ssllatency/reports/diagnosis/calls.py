@@ -84,8 +84,9 @@ def callbacks(case: Case) -> Evidence | None:
 
 
 def asleep_in_calls(case: Case) -> Evidence | None:
-    """Much of the time the thread sleeps inside calls, in none of the phases."""
-    if not case.much(OWN_FLOOR_NS, Part.REST_ASLEEP) or _may_wait_for_peer(case):
+    """Much of the time the thread sleeps inside calls, in none of the phases, all of which were watched."""
+    unphased = case.phased < case.count
+    if unphased or not case.much(OWN_FLOOR_NS, Part.REST_ASLEEP) or _may_wait_for_peer(case):
         return None
     subject = case.of_wait(case.ns(Part.REST_ASLEEP))
     where = "its thread is asleep inside the library's calls, in none of the phases (rest asleep)"

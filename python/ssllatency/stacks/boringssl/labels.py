@@ -36,6 +36,7 @@ _TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
 _TAGS_AARCH64 = re.compile(
     rb"([\x22\x42\x62\x82\xa2\xc2\xe2\x02][\x00-\x03])\x80\x52(?=(?:.{4}){0,3}\x02\0\xb4\x72)", re.DOTALL
 )
+_TAG_CODE = 24  # bytes: the longest of these
 _WRITTEN = {1, 2, 4, 14, 18, 19, 23}
 _GROUP, _SIGNATURE, _PEER_DIGEST = 18, 23, 13
 _TAG = 0xA0000000  # of the fields, as CBB_add_asn1 takes it third
@@ -149,7 +150,7 @@ class Labels:
         if within[1] - within[0] > _FARTHEST:
             raise Unplannable("the functions that store sessions lie too far apart")
         tags: dict[Range, set[int]] = {}
-        for start, code in self._image.code_pieces(_POINTER, within):
+        for start, code in self._image.code_pieces(_TAG_CODE, within):
             for place, tag in self._tags(code):
                 if bounds := self._image.function_bounds(start + place):
                     tags.setdefault(bounds, set()).add(tag)

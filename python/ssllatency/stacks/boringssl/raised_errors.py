@@ -23,10 +23,8 @@ _FOLDER, _MAIN_FILE = "ssl", "ssl_lib"
 # openssl/ssl.h: SSL_R_CERTIFICATE_VERIFY_FAILED and SSL_R_SERVER_CERT_CHANGED, raised where certificates are checked
 _CHECKING_FILE, _CHECKS = "handshake", {125, 273}
 _MOST_FUNCTIONS = 4096
-_NEAR, _FARTHEST = (
-    1 << 16,
-    8 << 20,
-)  # bytes between libssl's functions, and from the first of those that raise errors to the last
+# Bytes between libssl's functions, and from the first of those that raise errors to the last.
+_NEAR, _FARTHEST = 1 << 16, 8 << 20
 _LEAST_CALLS, _TIMES = 20, 10  # of the function that is taken for ERR_put_error; how much more often than the next one
 _MOST_CODE = 4 << 20  # bytes of all functions that raise errors: libssl's are a quarter of a megabyte
 

@@ -136,6 +136,25 @@ def test_parts_that_nothing_was_added_to_are_not_read_again() -> None:
     assert row.parts[Part.WALL] is not before[Part.WALL]
 
 
+def test_a_total_that_was_seen_before_its_bucket_is_read_again() -> None:
+    """As a processor may show another one what it has written in another order."""
+    kernel, row = Kernel(), HandshakeRowReader(KEY)
+    whole = {Part.WALL: 70_000, Part.CALLS: 70_000, Part.REST: 70_000}
+    for _ in kernel.count(whole):
+        pass
+    kernel.row.begun += 1
+    parts = [kernel.row.parts[abi.Part[part.value.upper()]] for part in whole]
+    for times in parts:
+        times.total_ns += 70_000
+    row.look(kernel.memory)
+    group_of(row)
+    for times in parts:
+        times.exponential[counted_bucket(70_000) - FIRST_BUCKET] += 1
+    kernel.row.changes += 1
+    row.look(kernel.memory)
+    assert [group_of(row).parts[part].count for part in whole] == [2, 2, 2]
+
+
 def test_memory_of_another_row_is_read_anew() -> None:
     first, second, row = Kernel(), Kernel(), HandshakeRowReader(KEY)
     for kernel, times in (
