@@ -172,9 +172,8 @@ def test_export_and_top_count_each_handshake(tmp_path: Path) -> None:
         intervals = file.read_text().count('"interval":')
         wait_for(lambda: file.read_text().count('"interval":') > intervals)
         terminal.press("r")
-        terminal.wait_for(
-            lambda text: " REC " not in text
-        )  # what it says of the file may be followed by that the program has ended
+        # What it says of the file then may be gone at once, as the program has ended.
+        terminal.wait_for(lambda text: " REC " not in text)
         wait_for(lambda: exported(export) == handshakes)
     recording = from_text(file.read_text(), "x")
     counts = [total(interval.handshakes, Ending.SUCCESS) for interval in recording.intervals if interval.handshakes]
