@@ -626,7 +626,7 @@ struct ssll_handshake_counters {
 	__u64 watches_transfers;  /* written by user space: 1 where it is told what receives and sends return */
 	__u64 transfers_since_ns; /* written by user space: since when it has been so, ~0 while it isn't; 0: always */
 	__u64 without_socket;     /* handshakes of servers of which no socket is known */
-	__u64 slept_of_go;        /* those of them that are goroutines' */
+	__u64 slept_of_go;        /* handshakes that `slept` counts, of goroutines */
 	__u64 watches_datagrams_ns; /* written by user space: since when it is told what is received; 0: it isn't */
 	__u64 without_port;         /* processes that serve over QUIC, where ports are asked for */
 	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */

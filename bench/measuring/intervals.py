@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
-from ssllatency.model import student
+from ssllatency.model.windows import student
 
 OUTSIDE = 0.05  # the probability that the true value lies outside an interval
 

@@ -15,7 +15,14 @@ from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate
 from ssllatency.model.cost import TracingCost
-from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
+from ssllatency.model.handshakes import (
+    Ending,
+    Fact,
+    Label,
+    Part,
+    Tallies,
+)
+from ssllatency.model.offload import Batches, Offload
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling

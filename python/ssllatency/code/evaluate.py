@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a small function returns, found by following its instructions on known and unknown values.
+"""Values that a small function returns, found by following its instructions on known and unknown values; and the constants that
+any function passes on.
 
 `SSL_want` returns a field of its argument, `RSA_PKCS1_OpenSSL` the address of a table, a provider's query function a table that
 depends on a number: all are read this way, however they were compiled. Nothing is executed; calls are not entered; both ways of
@@ -11,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from ssllatency.code import constant_blocks
+from ssllatency.code.aarch64 import call_constants as aarch64_constants
 from ssllatency.code.aarch64.evaluation import Aarch64Evaluation
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import Assumptions, Value
+from ssllatency.code.x86 import call_constants as x86_constants
 from ssllatency.code.x86.evaluation import X86Evaluation
-from ssllatency.elf.image import Image
+from ssllatency.elf.image import Image, Range
 
 _FieldValues = Mapping[tuple[int, ...], int]
 
@@ -54,6 +58,16 @@ def returned_in_cases(image: Image, address: int, cases: Iterable[Assumptions]) 
         evaluation.results = []
         evaluation.run(address, case)
         yield evaluation.results
+
+
+def calls_with_constants(image: Image, bounds: Range) -> set[constant_blocks.ConstantCall]:
+    """The direct calls and tail jumps of the function, once for each set of constant arguments; none of one that is too
+    large."""
+    start, end = bounds
+    if end - start > constant_blocks.MAX_SIZE:
+        return set()
+    machine = x86_constants if image.machine == "x86-64" else aarch64_constants
+    return constant_blocks.followed(machine.blocks(image.code(start, end - start), start), start, machine.REGISTERS)
 
 
 def _evaluation(image: Image) -> Evaluation:

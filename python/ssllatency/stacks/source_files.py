@@ -9,7 +9,7 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ssllatency.code.values import signed
+from ssllatency.code.aarch64.call_constants import made
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image, Range
@@ -77,9 +77,8 @@ def _aarch64_references(image: Image, texts: Collection[int], within: Range | No
         for number, word in enumerate(words):
             if word & 0x9F000000 != _ADRP:
                 continue
-            distance = signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
-            page = (start + 4 * number & ~0xFFF) + (distance << 12)
-            text = page + _added(words, number, word & 31) if page in pages else 0
+            page = made((), word, start + 4 * number)
+            text = page + _added(words, number, word & 31) if page is not None and page in pages else 0
             if text in texts and start + 4 * number > last:
                 last = start + 4 * number  # pieces overlap
                 yield last, text

@@ -285,7 +285,7 @@ class Follower:
         if number is None:
             return
         self.arrived = True
-        self._attachment.note_mapping(mapping.pid, number)
+        self._attachment.processes.note_mapping(mapping.pid, self._attachment.images[number])
         in_time = self._links.note_mapping(mapping.pid, number, mapping.at_ns)
         if not in_time or mapping.at_ns < self._files.attached_ns(number):
             self._attachment.late.add(mapping.pid)

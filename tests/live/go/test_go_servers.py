@@ -71,6 +71,14 @@ def request_by_http3(server: Caddy) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
+def assert_each_failed_once(shakes: Shakes) -> None:
+    """Of each kind in FAILING one handshake, and none was lost."""
+    failed = [single for single in shakes.singles if single["ending"] != "success"]
+    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
+    assert losses(shakes.document) == {}
+    assert shakes.document["handshakes"]["in_flight"] == 0
+
+
 @pytest.mark.parametrize("release", CADDIES)
 def test_each_handshake_of_caddy_is_counted(release: str, pair: Certificate) -> None:
     with caddy(release, pair) as server, Shakes(server.pid, options=("--by", "alpn,port")) as shakes:
@@ -81,10 +89,7 @@ def test_each_handshake_of_caddy_is_counted(release: str, pair: Certificate) -> 
         for fail in FAILING.values():
             fail(server.port)
         before = by_http3(server, shakes) if release == NEWEST and tells_receives() else 0
-    failed = [single for single in shakes.singles if single["ending"] != "success"]
-    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
-    assert losses(shakes.document) == {}
-    assert shakes.document["handshakes"]["in_flight"] == 0
+    assert_each_failed_once(shakes)
     kinds = labels_of(shakes.ended("success"), "version", "alpn", "port")
     port = str(server.port)
     own = {("TLSv1.3", "http/1.1", port): 5 * EACH, ("TLSv1.2", "none", port): EACH, ("TLSv1.3", "none", port): EACH}
@@ -105,10 +110,7 @@ def test_each_handshake_of_a_reverse_proxy_is_counted(pair: Certificate) -> None
             Client(port, version).connect_times(EACH)
         for fail in FAILING.values():
             fail(port)
-    failed = [single for single in shakes.singles if single["ending"] != "success"]
-    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
-    assert losses(shakes.document) == {}
-    assert shakes.document["handshakes"]["in_flight"] == 0
+    assert_each_failed_once(shakes)
     own = {("TLSv1.3", "http/1.1"): 5 * EACH, ("TLSv1.2", "none"): EACH, ("TLSv1.3", "none"): EACH}
     kinds = Counter(labels_of(shakes.ended("success"), "version", "alpn", "port"))
     assert kinds == {(*kind, str(port)): number for kind, number in own.items()}
@@ -133,10 +135,7 @@ def test_each_handshake_of_a_name_server_is_counted(pair: Certificate) -> None:
             assert ask(https, TLS_1_3, "http/1.1", over_http).startswith(b"HTTP/1.1 200")
         for fail in FAILING.values():
             fail(tls)
-    failed = [single for single in shakes.singles if single["ending"] != "success"]
-    assert Counter((single["reason"], single["alert"]) for single in failed) == dict.fromkeys(FAILING, 1)
-    assert losses(shakes.document) == {}
-    assert shakes.document["handshakes"]["in_flight"] == 0
+    assert_each_failed_once(shakes)
     kinds = Counter(labels_of(shakes.ended("success"), "version", "alpn", "port"))
     assert kinds == {
         ("TLSv1.2", "none", str(tls)): EACH,

@@ -19,18 +19,16 @@ from ssllatency.model.arithmetic.handshake_sums import add_groups, difference, m
 from ssllatency.model.handshakes import (
     PHASES,
     WAITS,
-    Batches,
     Ending,
     Fact,
     Group,
     Handshakes,
     Label,
-    Offload,
     Part,
-    PollingThread,
     Single,
     whole_part,
 )
+from ssllatency.model.offload import Batches, Offload, PollingThread
 from ssllatency.model.snapshot import Snapshot
 
 BY = (Label.VERSION, Label.RESUMED)

@@ -11,7 +11,10 @@ from tests.measured.recordings import calls_of, interval_of, recording_of, shake
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic.offloads import difference
-from ssllatency.model.handshakes import Handshakes, Offload
+from ssllatency.model.handshakes import (
+    Handshakes,
+)
+from ssllatency.model.offload import Offload
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Snapshot
 

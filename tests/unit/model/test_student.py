@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ssllatency.model.student import beyond, bound
+from ssllatency.model.windows.student import beyond, bound
 
 # The t beyond which |T| is in 5 % and in 1 % of the cases.
 TABLE = {

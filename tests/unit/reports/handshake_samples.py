@@ -20,15 +20,13 @@ from ssllatency.model.handshakes import (
     NO,
     NOT_ASKED,
     YES,
-    Batches,
     Ending,
     Fact,
     Label,
-    Offload,
     Part,
-    PollingThread,
     Single,
 )
+from ssllatency.model.offload import Batches, Offload, PollingThread
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import Page

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants in the registers of an aarch64 function, for constant_calls.py: addresses of pages and what is added to them, and
+"""Constants in the registers of an aarch64 function, for evaluate.py: addresses of pages and what is added to them, and
 immediate values. Those of registers that a call preserves are kept."""
 
 from __future__ import annotations

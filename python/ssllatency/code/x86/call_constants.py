@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants in the registers of an x86-64 function that hold its calls' first arguments, for constant_calls.py. Only texts of
+"""Constants in the registers of an x86-64 function that hold its calls' first arguments, for evaluate.py. Only texts of
 instructions are read."""
 
 from __future__ import annotations

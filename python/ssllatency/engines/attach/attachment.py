@@ -26,7 +26,7 @@ from functools import partial
 from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
-from ssllatency.engines.attach.images import can_trace, is_go, why_no_call_can_begin
+from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
 from ssllatency.engines.attach.links import Linker, close_all, decide, links_each_process, may_link_each, method_of_programs
 from ssllatency.engines.attach.loaded import Loaded
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_together
@@ -234,7 +234,7 @@ class Attachment:
             self.processes.attach()
         if self.processes.around:
             self.processes.around.before_attach()
-        self._note_go(self.images)
+        self.processes.note_images(self.images)
         self._probes.add(0, self.images, more or {})
         if self._sees_no_call() and self.images and not (self.request.wait or self._beside):
             raise AttachError(self._why_no_call_can_begin())
@@ -360,7 +360,7 @@ class Attachment:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
         first = self.next_number(len(images))
         self._describe(first, images, attached=False)
-        self._note_go(images)
+        self.processes.note_images(images)
         self._probes.add(first, images, more or {})
         self._describe(first, images, attached=True)
         self.images += images
@@ -369,18 +369,9 @@ class Attachment:
         """Attaches the image of that number to processes that came later; where all share the links there is nothing to do."""
         if self.has_own_links(index) and index not in self._probes.left_alone:
             image = replace(self.images[index], pids=tuple(pids))
-            self._note_go([image])
+            self.processes.note_images([image])
             self._probes.add(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
-
-    def _note_go(self, images: Iterable[TracedImage]) -> None:
-        """Takes it that the processes of these images map them."""
-        self.processes.of_go.update(pid for image in images if is_go(image) for pid in image.pids)
-
-    def note_mapping(self, pid: int, number: int) -> None:
-        """Takes it that the process maps the image of that number, whose links everyone may share."""
-        if is_go(self.images[number]):
-            self.processes.of_go.add(pid)
 
     def has_own_links(self, number: int) -> bool:
         """Whether each process has links of its own to the image of that number."""

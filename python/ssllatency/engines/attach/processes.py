@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from ssllatency.engines.base import Request
+from ssllatency.engines.attach.images import is_go
+from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.cost.around import Around
@@ -74,6 +75,17 @@ class Processes:
         if not self.filtered:
             return None
         return self.following.ever() if self.following else self.targets
+
+    def note_images(self, images: Iterable[TracedImage]) -> None:
+        """Takes it that the processes of these images map them."""
+        for image in images:
+            for pid in image.pids:
+                self.note_mapping(pid, image)
+
+    def note_mapping(self, pid: int, image: TracedImage) -> None:
+        """Takes it that the process maps the image, whose links everyone may share."""
+        if is_go(image):
+            self.of_go.add(pid)
 
     def go_is_left(self) -> bool:
         """Whether a process of a Go program is there."""

@@ -17,7 +17,6 @@ from ssllatency.model.handshakes import (
     EVERY,
     NONE,
     WHO,
-    Batches,
     Cause,
     Group,
     KeyUse,
@@ -27,6 +26,7 @@ from ssllatency.model.handshakes import (
     Single,
     Tallies,
 )
+from ssllatency.model.offload import Batches
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.stacks.names import Names
 

@@ -21,7 +21,13 @@ from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import BATCH_FUNCTIONS, row_mask
 from ssllatency.engines.sessions.singles import ring_bytes
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
-from ssllatency.model.handshakes import Batches, Group, Label, PollingThread, Single, Tallies
+from ssllatency.model.handshakes import (
+    Group,
+    Label,
+    Single,
+    Tallies,
+)
+from ssllatency.model.offload import Batches, PollingThread
 
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 _MOST_DATAGRAMS = 4096  # processes that serve over QUIC; of more no port is known

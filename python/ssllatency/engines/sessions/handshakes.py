@@ -51,10 +51,10 @@ from ssllatency.model.handshakes import (
     WHO,
     Handshakes,
     Label,
-    Offload,
     RequestedSide,
     Single,
 )
+from ssllatency.model.offload import Offload
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.plan import HandshakeSites
 from ssllatency.stacks.operation import Tier

@@ -21,12 +21,12 @@ from ssllatency.model.handshakes import (
     Group,
     Handshakes,
     Label,
-    Offload,
     Part,
     Tallies,
     Times,
 )
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.offload import Offload
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
 OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from ssllatency.model.handshakes import Batches, Offload, PollingThread
 from ssllatency.model.keyed import gathered, listed, since
+from ssllatency.model.offload import Batches, Offload, PollingThread
 
 
 def merge(*measured: Offload | None) -> Offload | None:

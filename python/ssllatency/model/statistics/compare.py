@@ -38,8 +38,8 @@ from ssllatency.model.statistics.comparison import (
 from ssllatency.model.statistics.failures import ending_changes
 from ssllatency.model.statistics.groups import compared_groups, counts, failed, successful_times
 from ssllatency.model.statistics.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
-from ssllatency.model.student import beyond, bound
 from ssllatency.model.timed import Timed, quantile_ns
+from ssllatency.model.windows.student import beyond, bound
 
 _Subject = ComparedSubject | ComparedGroup
 _Times = dict[_Subject, Timed]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
-from ssllatency.model import student
+from ssllatency.model.windows import student
 
 _OUTSIDE = 0.05  # the share of intervals that don't hold the truth
 _SWEEPS, _CLOSE = 1000, 1e-10

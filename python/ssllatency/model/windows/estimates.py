@@ -20,8 +20,8 @@ from itertools import pairwise
 
 from ssllatency.model.histogram import OVERFLOW, UNDERFLOW, bucket_bounds
 from ssllatency.model.sampling import NONE, Basis, Estimate, Function, Interval, Stratum
-from ssllatency.model.student import bound
 from ssllatency.model.windows import bases
+from ssllatency.model.windows.student import bound
 
 _LEAST_WINDOWS = 4  # from fewer no interval is told
 _OUTSIDE = 0.05  # the part of the intervals that may miss the truth

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import Batches, Handshakes, Part
+from ssllatency.model.handshakes import (
+    Handshakes,
+    Part,
+)
+from ssllatency.model.offload import Batches
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, OWN_FLOOR_NS, ratio
 from ssllatency.reports.diagnosis.queue import did

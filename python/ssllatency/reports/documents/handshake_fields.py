@@ -6,7 +6,15 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from ssllatency.accept_queue import AcceptQueue
-from ssllatency.model.handshakes import Batches, Cause, Group, Handshakes, Offload, Part, Single, Times
+from ssllatency.model.handshakes import (
+    Cause,
+    Group,
+    Handshakes,
+    Part,
+    Single,
+    Times,
+)
+from ssllatency.model.offload import Batches, Offload
 from ssllatency.reports.documents.certificates import certificate_fields
 from ssllatency.reports.documents.timed import exponential_fields, timed_fields
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import Batches, Offload, PollingThread
+from ssllatency.model.offload import Batches, Offload, PollingThread
 from ssllatency.reports.documents.fields import DocumentField
 
 

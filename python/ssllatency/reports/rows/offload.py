@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ssllatency.model.handshakes import Batches, Group, Offload, Part, PollingThread
+from ssllatency.model.handshakes import (
+    Group,
+    Part,
+)
+from ssllatency.model.offload import Batches, Offload, PollingThread
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.units import counted, duration, seconds, share
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.calls import calls_to
@@ -21,7 +20,7 @@ from ssllatency.code.machine import Flow, Instruction, Machine
 from ssllatency.code.pointer_calls import called_loads, calls_through, origins
 from ssllatency.elf.image import Image
 from ssllatency.stacks.boringssl.connection import boringssl_offsets
-from ssllatency.stacks.boringssl.labels import Labels
+from ssllatency.stacks.boringssl.labels import Labels, only
 from ssllatency.stacks.boringssl.raised_errors import errors_of
 from ssllatency.stacks.openssl.handshake.libssl_code import LibsslCode
 
@@ -34,7 +33,6 @@ _POINTER = 8
 # The functions of an application's method for tickets, by their places in it.
 _OVERHEAD, _SEAL, _OPEN = 0, 8, 16
 _MOST_PARTS = 2  # functions between the call of that and the one that deals with a ticket
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class CallbackCalls:
             callers = self._callers(start)
             if callers & self._starts_raising(_SERVER_TLS13):
                 return start
-            start = _only(callers, "functions call what opens tickets")[0]
+            start = only(callers, "functions call what opens tickets")
         raise Unplannable("TLS 1.3's server isn't seen to call what opens tickets")
 
     @cached_property
@@ -96,14 +94,14 @@ class CallbackCalls:
 
     @property
     def _opens(self) -> int:
-        return _only(self._bodies.functions(self._opening), "functions have the application open tickets")[0]
+        return only(self._bodies.functions(self._opening), "functions have the application open tickets")
 
     def get_session(self) -> list[int]:
         """The calls of the callback for a session, in the function that calls process_ticket() for earlier versions than TLS
         1.3."""
         callers = self._callers(self.process_ticket()) - self._starts_raising(_SERVER_TLS13)
         looking = [each for each in callers if self._callers(each) & self._starts_raising(_SERVER)]
-        calls = self._of_context(self._indirect(_only(looking, "functions look for sessions")[0]))
+        calls = self._of_context(self._indirect(only(looking, "functions look for sessions")))
         return self._of_one_field([call for call in calls if self._passes(call, _FIRST, {_SSL})])
 
     def calls_of(self, start: int) -> list[int]:
@@ -126,7 +124,7 @@ class CallbackCalls:
             and None not in {base for base, _ in call.fields}
             and self._passes(call, _THIRD, {max(field for _, field in call.fields) + _POINTER})
         ]
-        return _only(calls, "calls are made through either SSL_CTX")[0]
+        return only(calls, "calls are made through either SSL_CTX")
 
     @property
     def _contexts(self) -> set[int | None]:
@@ -152,8 +150,8 @@ class CallbackCalls:
     def _alpn(self) -> list[int]:
         """The one indirect call of the function that raises these errors."""
         raising = [function for function, raised in self._errors.of(_EXTENSIONS).items() if raised >= _ALPN]
-        function = _only(raising, "negotiate protocols")[0]
-        return _only([call.address for call in self._indirect(function[0])], "callbacks negotiate protocols")
+        function = only(raising, "negotiate protocols")
+        return [only([call.address for call in self._indirect(function[0])], "callbacks negotiate protocols")]
 
     def _status(self) -> list[int]:
         calls = (*self._in_file(_SERVER), *self._in_file(_EXTENSIONS))
@@ -162,7 +160,7 @@ class CallbackCalls:
     def _certificate(self) -> list[int]:
         """The calls with the SSL and what lies behind the callback, of another structure; a client's as well."""
         calls = [call for call in self._in_file(_SERVER) if call.field[0] not in {None, _SSL, *self._contexts}]
-        field = _only({call.field for call in self._beside(calls, _SECOND, words=2)}, "fields have such a callback")[0]
+        field = only({call.field for call in self._beside(calls, _SECOND, words=2)}, "fields have such a callback")
         files = (_SERVER, _SERVER_TLS13, *_CLIENTS)
         return sorted({call.address for file in files for call in self._in_file(file) if call.field == field})
 
@@ -178,7 +176,7 @@ class CallbackCalls:
     def _ticket_key(self) -> list[int]:
         """The calls of what makes tickets, through an SSL_CTX, and those through the same field of what opens them."""
         sealing = list(self._of_context(self._in_or_below({self._seals})))
-        (field,) = _only({call.field[1] for call in sealing}, "fields have such a callback")
+        field = only({call.field[1] for call in sealing}, "fields have such a callback")
         opening = self._of_context(self._in_or_below({self._opens, self.process_ticket()}))
         return sorted({call.address for call in (*sealing, *opening) if call.field[1] == field})
 
@@ -205,7 +203,7 @@ class CallbackCalls:
             found += [
                 (start, each) for each in methods if {at for method, at in fields if method == each} == {_OVERHEAD, _SEAL}
             ]
-        return _only(found, "functions seal tickets")[0]
+        return only(found, "functions seal tickets")
 
     # Calls.
 
@@ -254,7 +252,7 @@ class CallbackCalls:
         ]
 
     def _of_one_field(self, calls: Collection[_Call]) -> list[int]:
-        _only({call.field[1] for call in calls}, "fields have such a callback")
+        only({call.field[1] for call in calls}, "fields have such a callback")
         return [call.address for call in calls]
 
 
@@ -264,10 +262,3 @@ def _call(graph: Graph, instruction: Instruction) -> _Call:
         bases = {base.offset for base in origins(graph, load.address, load.base)}
         fields.add((bases.pop() if len(bases) == 1 else None, load.offset))
     return _Call(instruction.address, graph, frozenset(fields))
-
-
-def _only(values: Collection[_T], what: str) -> list[_T]:
-    """Those values, of which there is one. Unplannable otherwise."""
-    if len(values) != 1:
-        raise Unplannable(f"{len(values) or 'no'} {what}, where one is expected")
-    return list(values)

@@ -11,7 +11,7 @@ or where it isn't linked by what parses a ClientHello. What isn't clear there is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from ssllatency.code.constant_blocks import MAX_SIZE
@@ -126,10 +126,10 @@ class Labels:
     def session(self) -> int:
         """Return the offset of the pointer to the established session, into which alone the check of the peer's certificates
         looks."""
-        (start, _) = _only(self.errors.checking_certificates(), "check certificates")
+        (start, _) = only(self.errors.checking_certificates(), "check certificates")
         read = self._follow(start).fields
         followed = {field.path[:3] for field in read if self._is_in_holder(field, 4)}
-        return _only(followed, "pointers lead from a connection to its session")[2]
+        return only(followed, "pointers lead from a connection to its session")[2]
 
     def _stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The fields of a session that hold the version, the cipher's number and the group, by what writes it down."""
@@ -138,7 +138,7 @@ class Labels:
         passed = {call.arguments[1] for call in self._follow(function[0]).calls}
         words = {field.path for field in passed if isinstance(field, LoadedField) and field.size == 2 and field.whole}
         versions = {path for path in words if len(path) == 1} - {(group,), (signature,)}
-        version, cipher = _only(versions, "versions"), _only({path for path in words if len(path) == 2}, "ciphers")
+        version, cipher = only(versions, "versions"), only({path for path in words if len(path) == 2}, "ciphers")
         if len({version, (group,), (signature,)}) != 3:
             raise Unplannable("what writes sessions down doesn't tell their fields apart")
         return version, cipher, (group,)
@@ -154,7 +154,7 @@ class Labels:
             for place, tag in self._tags(code):
                 if bounds := self._image.function_bounds(start + place):
                     tags.setdefault(bounds, set()).add(tag)
-        return _only([function for function, used in tags.items() if used >= _WRITTEN], "write sessions down")
+        return only([function for function, used in tags.items() if used >= _WRITTEN], "write sessions down")
 
     def _tags(self, code: bytes) -> Iterator[tuple[int, int]]:
         """The places in code at which tags are set, and the tags."""
@@ -178,7 +178,7 @@ class Labels:
             elif waits and line.mnemonic == loads and (match := text.fullmatch(line.op_str)):
                 offsets.add(int(match[2], 0))
                 waits = False
-        return _only(offsets, "fields follow a tag")
+        return only(offsets, "fields follow a tag")
 
     # The client's certificate.
 
@@ -198,10 +198,10 @@ class Labels:
         reading = [each for each, raised in self.errors.of(_MESSAGES_FILE).items() if _EXCESSIVE_SIZE in raised]
         callees = {callee[0] for function in reading for callee in self.errors.callees(function)}
         limiting = {start: found for start in callees if _LARGEST_MESSAGE in (found := self._follow(start)).results}
-        start = _only(set(limiting), "functions limit messages")
+        start = only(set(limiting), "functions limit messages")
         flags = {field.path for field in limiting[start].fields if field.size == 1}
-        server = _only({path for path in flags if len(path) == 1}, "bytes tell which side it is")
-        mode = _only(flags - {server}, "bytes tell whether a certificate is asked for")
+        server = only({path for path in flags if len(path) == 1}, "bytes tell which side it is")
+        mode = only(flags - {server}, "bytes tell whether a certificate is asked for")
 
         def may_be_larger(value: int) -> bool:
             limits = self._follow(start, {server: _ALL_BITS, mode: value}).results
@@ -218,7 +218,7 @@ class Labels:
         asked = {(call.arguments[0], call.target) for call in calls if isinstance(call.target, int)}
         counts = getters_of_count(self._image, {target for _, target in asked if isinstance(target, int)})
         stacks = {value for value, target in asked if target in counts and isinstance(value, LoadedField) and value.is_pointer}
-        (offset,) = _only({field.path for field in stacks if len(field.path) == 1}, "stacks lie in a session")
+        (offset,) = only({field.path for field in stacks if len(field.path) == 1}, "stacks lie in a session")
         return offset
 
     def _digest(self) -> tuple[int, int]:
@@ -232,7 +232,7 @@ class Labels:
         flags = {field.path for field in self._follow(start).fields if len(field.path) == 1 and field.size == 1}
         decides = [path for path in flags if writes(path, _ALL_BITS) and not writes(path, 0)]
         bits = [(path, 1 << number) for path in decides for number in range(8) if writes(path, 1 << number)]
-        (path, bit) = _only(bits, "bits tell of a digest")
+        (path, bit) = only(bits, "bits tell of a digest")
         return path[0], bit
 
     # The name.
@@ -243,7 +243,7 @@ class Labels:
         named = self._image.function(_GETS_NAME)
         starts = {named.address} if named else set(self._testing_second())
         found = {start: path for start in starts if (path := self._name_returned(start))}
-        path = found[_only(set(found), "functions return a name")] if found else (self._holder, self.name_stored())
+        path = found[only(set(found), "functions return a name")] if found else (self._holder, self.name_stored())
         return {"server_name": FieldPath(path, _POINTER)}
 
     def name_stored(self) -> int:
@@ -252,7 +252,7 @@ class Labels:
         functions |= {callee for function in functions for callee in self.errors.callees(function)}
         storing = {call.target for function in self.errors.of(_STORING_FILE) for call in self.errors.calls(function)}
         replaced = {pair for function in functions for pair in self._replaced(function)}
-        return _only({offset for target, offset in replaced if target in storing}, "pointers to copies of texts are replaced")
+        return only({offset for target, offset in replaced if target in storing}, "pointers to copies of texts are replaced")
 
     def _replaced(self, function: Range) -> Iterator[tuple[int, int]]:
         """The function that was called, and the pointer behind the holder that is read and replaced soon after that."""
@@ -310,12 +310,12 @@ class Labels:
         """The bit that the answer to a server name looks at: where it is set, nothing is added."""
         address = self._adding(_SERVER_NAME)
         fields = {field for field in self._follow(address).fields if self._is_in_holder(field, 3)}
-        flag = _only({(field.path, field.size) for field in fields}, "words tell whether a session is resumed")
+        flag = only({(field.path, field.size) for field in fields}, "words tell whether a session is resumed")
         (path, size) = flag
         if not self._follow(address, {path: 0}).calls:
             raise Unplannable("nothing is added where it is 0")
         bits = [number for number in range(8 * size) if not self._follow(address, {path: 1 << number}).calls]
-        bit = _only(bits, "bits tell it")
+        bit = only(bits, "bits tell it")
         return {"resumed": FieldPath((*path[1:-1], path[-1] + bit // 8), 1, 1 << bit % 8)}
 
     def protocol(self) -> dict[str, FieldPath]:
@@ -327,7 +327,7 @@ class Labels:
             if isinstance(text, LoadedField) and isinstance(length, LoadedField)
             if self._is_in_holder(text, 3) and self._is_in_holder(length, 3) and text.is_pointer and length.size == _POINTER
         }
-        text, length = _only(pairs, "pairs of a text and its length are passed on")
+        text, length = only(pairs, "pairs of a text and its length are passed on")
         if length[-1] != text[-1] + _POINTER:
             raise Unplannable("the protocol's length doesn't lie beside it")
         return {"alpn": FieldPath(text[1:], _POINTER), "alpn_length": FieldPath(length[1:], _POINTER)}
@@ -335,7 +335,7 @@ class Labels:
     def _adding(self, extension: int) -> int:
         """The function by which a server adds this extension."""
         rows = [row for row in self._table() if self._image.constant(row, _POINTER) == extension]
-        return self._image.pointer(_only(rows, "rows are of one extension") + _ADDS) or 0
+        return self._image.pointer(only(rows, "rows are of one extension") + _ADDS) or 0
 
     def _table(self) -> Iterator[int]:
         """The rows of the table of extensions, to where what looks like one more is of an extension that had one."""
@@ -355,7 +355,7 @@ class Labels:
         places = (place for function in self.errors.of(_EXTENSIONS_FILE) for place in self._image.pointers_to(function[0]))
         rows = {place - _POINTER * number for place in places for number in range(1, 5)}
         found = {row for row in rows if self._image.constant(row, _POINTER) == _PROTOCOL and self._is_row(row)}
-        return _only(found, "rows are of ALPN")
+        return only(found, "rows are of ALPN")
 
     def _is_row(self, row: int) -> bool:
         number = self._image.constant(row, _POINTER)
@@ -367,8 +367,8 @@ class Labels:
         )
 
 
-def _only(found: list[_T] | set[_T], what: str) -> _T:
-    """The one that was found."""
+def only(found: Collection[_T], what: str) -> _T:
+    """The one that was found. Unplannable where there are more, or none."""
     if len(found) != 1:
         raise Unplannable(f"{len(found) or 'no'} {what}, where one is expected")
     return next(iter(found))

@@ -13,7 +13,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from ssllatency.code.constant_blocks import ConstantCall
-from ssllatency.code.constant_calls import calls_with_constants
+from ssllatency.code.evaluate import calls_with_constants
 from ssllatency.code.flow import Unplannable
 from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.source_files import file_names, places_naming

@@ -50,7 +50,7 @@ class LateTargets:
             return
         self._arrive()
         for number in numbers:
-            self._attachment.note_mapping(pid, number)
+            self._attachment.processes.note_mapping(pid, self._attachment.images[number])
         if pid in self.joined_late:
             self._attachment.late.add(pid)
         if self._admits:

@@ -13,15 +13,13 @@ from ssllatency.model.handshakes import (
     LEFT,
     NO,
     YES,
-    Batches,
     Ending,
     Fact,
     Handshakes,
     Label,
-    Offload,
     Part,
-    PollingThread,
 )
+from ssllatency.model.offload import Batches, Offload, PollingThread
 from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.rule import Evidence

@@ -19,16 +19,14 @@ from tests.unit.reports.report_samples import snapshot_of
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import (
-    Batches,
     Ending,
     Fact,
     Handshakes,
     Label,
-    Offload,
     Part,
-    PollingThread,
     Single,
 )
+from ssllatency.model.offload import Batches, Offload, PollingThread
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.text.handshakes.report import render
 

@@ -12,7 +12,18 @@ from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.handshake_samples import GOLDEN, REPORTS, SAMPLES, distant, near, offloaded
 from tests.unit.reports.report_samples import busy, snapshot_of
 
-from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Fact, Label, Offload, Part, Single
+from ssllatency.model.handshakes import (
+    NO,
+    PHASES,
+    WAITS,
+    YES,
+    Ending,
+    Fact,
+    Label,
+    Part,
+    Single,
+)
+from ssllatency.model.offload import Batches, Offload
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.rows.parts import part_rows
 from ssllatency.reports.text.bars import count_bar, legend, split_bar

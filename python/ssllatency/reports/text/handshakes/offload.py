@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssllatency.model.handshakes import Group, Offload
+from ssllatency.model.handshakes import (
+    Group,
+)
+from ssllatency.model.offload import Offload
 from ssllatency.reports.rows.offload import Fill, engine_words, fills, offload_phrases
 from ssllatency.reports.text.bars import count_bar
 from ssllatency.reports.text.page import Page

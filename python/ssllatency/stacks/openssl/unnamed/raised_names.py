@@ -12,7 +12,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from ssllatency.code.constant_blocks import ConstantCall
-from ssllatency.code.constant_calls import calls_with_constants
+from ssllatency.code.evaluate import calls_with_constants
 from ssllatency.code.flow import Unplannable
 from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.source_files import references
