@@ -152,7 +152,7 @@ bench-defaults: ## what servers and others keep while a command runs with nothin
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/run.py --rounds $(ROUNDS) -o docs/measured/defaults.md
-bench-turns: ## what a server and a stranger keep during each command that ends, in many short turns, in fifteen minutes
+bench-turns: ## what a server and a stranger keep during each command that ends, in many short turns, in half an hour
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/turns.py -o docs/measured/by-turns.md

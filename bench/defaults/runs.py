@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.defaults.servers import Served
 from bench.measuring.rounds import COST, Sample
 from bench.measuring.tracers import AGAIN, PROGRAM, BenchError, Tracer, attached
-from bench.measuring.works import Pump
+from bench.measuring.works import Pump, copied_libraries
 from ssllatency.load.matrix.servers.process import free_ports
 
 SETTLE_S = 0.3
@@ -93,3 +93,21 @@ class StrangerWork:
         """The same while the idle one is traced."""
         with attached(tracer, [self._idle.pid], self._directory):
             return self.untraced()
+
+
+class StrangerBesideTwin(StrangerWork):
+    """The same beside a twin: another pump on the same CPU, which makes as many calls at the same time with copies of the
+    libraries."""
+
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        """Runs the twin, too."""
+        libraries = copied_libraries(self._directory)
+        with super().round(), Pump(self._program, self._cpu, libraries=libraries) as self._twin:
+            yield
+
+    def untraced(self) -> Sample:
+        """What a call takes of its CPU time by what one of the twin's takes."""
+        for pump in (self._stranger, self._twin):
+            pump.begin(self._turns)
+        return {COST: self._stranger.took(self._turns) / self._twin.took(self._turns)}

@@ -61,24 +61,25 @@ def nginx(directory: Path, cpus: Cpus, *options: str, workers: int = 1) -> Itera
 
 
 @contextmanager
-def haproxy(directory: Path, cpus: Cpus) -> Iterator[Served]:
-    """A proxy that answers itself, under wrk."""
+def haproxy(directory: Path, cpus: Cpus, libraries: Path | None = None) -> Iterator[Served]:
+    """A proxy that answers itself, under wrk; with the copies of libraries in that folder, if one is given."""
     [port] = free_ports(1)
     pair, configuration = make_certificate("rsa", directory), directory / "haproxy.cfg"
     both = directory / "both.pem"
     both.write_text(pair.certificate.read_text() + pair.key.read_text())
     configuration.write_text(_HAPROXY.format(port=port, pair=both, body="x" * 1024))
-    with _process(cpus, "haproxy", "-db", "-f", str(configuration)) as process, under_wrk(directory, cpus, port) as answered:
+    command = ("haproxy", "-db", "-f", str(configuration))
+    with _process(cpus, *command, libraries=libraries) as process, under_wrk(directory, cpus, port) as answered:
         yield Served(process.pid, answered)
 
 
 @contextmanager
-def python(directory: Path, cpus: Cpus) -> Iterator[Served]:
-    """A server of asyncio, under wrk."""
+def python(directory: Path, cpus: Cpus, libraries: Path | None = None) -> Iterator[Served]:
+    """A server of asyncio, under wrk; `libraries` as of haproxy."""
     [port] = free_ports(1)
     pair = make_certificate("rsa", directory)
     words = (sys.executable, str(_PROGRAM), str(port), str(pair.certificate), str(pair.key))
-    with _process(cpus, *words) as process, under_wrk(directory, cpus, port) as answered:
+    with _process(cpus, *words, libraries=libraries) as process, under_wrk(directory, cpus, port) as answered:
         yield Served(process.pid, answered)
 
 
@@ -112,8 +113,8 @@ def _answered(process: subprocess.Popen[bytes]) -> int:
 
 
 @contextmanager
-def postgresql(directory: Path, cpus: Cpus) -> Iterator[Served]:
-    """A database that is asked for a constant, under pgbench. BenchError where there is none."""
+def postgresql(directory: Path, cpus: Cpus, libraries: Path | None = None) -> Iterator[Served]:
+    """A database that is asked for a constant, under pgbench; `libraries` as of haproxy. BenchError where there is none."""
     programs = max(POSTGRES.glob("*/bin"), default=None)
     if programs is None or not shutil.which("pgbench"):
         raise BenchError("there is no PostgreSQL: apt-get install postgresql.")
@@ -133,8 +134,10 @@ def postgresql(directory: Path, cpus: Cpus) -> Iterator[Served]:
         settings = {"port": port, "ssl": "on", "ssl_cert_file": certificate, "ssl_key_file": key, "fsync": "off"}
         settings |= {"listen_addresses": "127.0.0.1", "unix_socket_directories": folder}
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        command = (*as_owner, str(programs / "postgres"), "-D", str(data), *words)
+        copies = shutil.copytree(libraries, Path(folder) / "libraries") if libraries else None  # which its owner may read
         with (
-            _process(cpus, *as_owner, str(programs / "postgres"), "-D", str(data), *words, folder=folder) as process,
+            _process(cpus, *command, folder=folder, libraries=copies) as process,
             _pgbench(directory, cpus, port) as answered,
         ):
             yield Served(process.pid, answered)
@@ -142,11 +145,16 @@ def postgresql(directory: Path, cpus: Cpus) -> Iterator[Served]:
 
 @contextmanager
 def _process(
-    cpus: Cpus, *words: str, folder: str | None = None, pipe: int = subprocess.DEVNULL
+    cpus: Cpus,
+    *words: str,
+    folder: str | None = None,
+    pipe: int = subprocess.DEVNULL,
+    libraries: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`pipe`: what its input and its output are."""
     command = ["taskset", "-c", str(cpus.server), *words]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, cwd=folder) as process:
+    environment = os.environ | ({"LD_LIBRARY_PATH": str(libraries)} if libraries else {})
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, cwd=folder, env=environment) as process:
         try:
             yield process
         finally:
@@ -166,17 +174,19 @@ def under_wrk(directory: Path, cpus: Cpus, port: int, *options: str) -> Iterator
 
 @contextmanager
 def _pgbench(directory: Path, cpus: Cpus, port: int) -> Iterator[Callable[[], float]]:
-    script, progress = directory / "constant.sql", directory / "progress"
+    script = directory / "constant.sql"
     script.write_text("SELECT 1;\n")
-    command = [*_with_copies(directory, cpus), "PGSSLMODE=require", "pgbench", "-n", "-f", str(script), "-P", "1"]
+    command = [*_with_copies(directory, cpus), "PGSSLMODE=require", "pgbench", "-n", "-f", str(script)]
     command += ["-c", str(SESSIONS), "-T", str(LOAD_S), "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "postgres"]
-    with progress.open("w") as file, _load(command, port, file.fileno()):
-        yield lambda: transactions(progress.read_text())
+    with _load(command, port):
+        yield lambda: bytes_acknowledged(port)
 
 
-def transactions(progress: str) -> float:
-    """Those that pgbench tells of by the second, until its last line."""
-    return sum(float(rate) for rate in re.findall(r"^progress: .*?, ([\d.]+) tps", progress, re.MULTILINE))
+def bytes_acknowledged(port: int) -> float:
+    """Of those that were sent from this port on connections that are open: pgbench keeps its own, and all answers are of one
+    length."""
+    sockets = subprocess.run(["ss", "-tinHO", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
+    return sum(map(int, re.findall(r" bytes_acked:(\d+)", sockets)))
 
 
 def _with_copies(directory: Path, cpus: Cpus) -> list[str]:
@@ -184,9 +194,10 @@ def _with_copies(directory: Path, cpus: Cpus) -> list[str]:
 
 
 @contextmanager
-def _load(command: list[str], port: int, errors: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+def _load(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
     _wait_until_it_listens(port)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True) as process:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True) as process:
         try:
             time.sleep(1)
             if process.poll() is not None:

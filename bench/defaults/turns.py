@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -15,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from bench.defaults import servers
 from bench.defaults.borders import END, START, at_borders
 from bench.defaults.page import kept_pairs
-from bench.defaults.runs import StrangerWork, some
-from bench.defaults.twin import BesideTwin
+from bench.defaults.runs import StrangerBesideTwin, some
+from bench.defaults.twin import BesideTwin, ServerUnderLoad, WorkerUnderLoad
 from bench.measuring import command, hits
 from bench.measuring.intervals import Pair
 from bench.measuring.rounds import COST, Work
@@ -30,7 +31,8 @@ _LOADS = (
     ("nginx, close", CLOSE_EACH, "rsa"),
     ("nginx, close, ECDSA", CLOSE_EACH, "ecdsa"),
 )
-_STRANGER_TURNS = 500_000  # of a stranger, about as long as the others are looked at
+_OTHERS = (("haproxy", servers.haproxy), ("asyncio", servers.python), ("PostgreSQL", servers.postgresql))
+_STRANGER_TURNS = 250_000  # of a stranger and of its twin, together about as long as the others are looked at
 PAGE = """\
 # What the defaults keep, by turns
 
@@ -40,12 +42,12 @@ servers, with wider bounds.
 {machine}
 
 Each command runs with nothing but a target (`-p PID`) for {seconds:g} s, between two times as long without it, {pairs} times
-in turn on the same server under the same load. What is kept is the work that the server's worker, or the stranger, gets done in
-the same CPU time of its own, by the mean of just before and just after; with its 95 % interval. A worker's CPU time for a
-request is divided by that of its twin meanwhile: a worker on the same CPU, under the same load, with its own copies of the
-libraries: what a busy host takes from one it takes from the other. So other work changes it little, and the CPU time that the
-command itself takes isn't in it. It begins when the command says that it traces. *{again}* is no tracing measured as if it were
-one.
+in turn on the same server under the same load. What is kept is the work that the server, or the stranger, gets done in
+the same CPU time of its own, of all its processes, by the mean of just before and just after; with its 95 % interval. The CPU
+time for a request is divided by that of a twin meanwhile: a server on the same CPU, under the same load, with its own copies of
+the libraries: what a busy host takes from one it takes from the other. So other work changes it little, and the CPU time that
+the command itself takes isn't in it. It begins when the command says that it traces. *{again}* is no tracing measured as if it
+were one.
 Servers, clients and the stranger are those of [defaults.md](defaults.md). *close, ECDSA* is *close* with a key on P-256: its
 handshakes take less of the server's own time.
 
@@ -80,13 +82,19 @@ def in_turns(work: Work, tracers: Sequence[Tracer], number: int) -> dict[str, li
 
 
 def _works(directory: Path, seconds: float) -> Iterator[tuple[str, Work]]:
-    cpus = choose_cpus()
-    (directory / "twin").mkdir()
-    with worker(directory, cpus) as server, worker(directory, cpus, copied_libraries(directory / "twin")) as twin:
+    cpus, beside = choose_cpus(), directory / "twin"
+    beside.mkdir()
+    copies = copied_libraries(beside)
+    with worker(directory, cpus) as server, worker(directory, cpus, copies) as twin:
         for name, options, key in _LOADS:
-            own, other = (WorkerWork(one, cpus, directory, seconds, *options, key=key) for one in (server, twin))
-            yield name, BesideTwin(own, other)
-    yield "a stranger", StrangerWork(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
+            own, other = (
+                WorkerUnderLoad(WorkerWork(one, cpus, directory, seconds, *options, key=key)) for one in (server, twin)
+            )
+            yield name, BesideTwin(own, other, directory, seconds)
+    for name, serve in _OTHERS:
+        own, other = ServerUnderLoad(partial(serve, directory, cpus)), ServerUnderLoad(partial(serve, beside, cpus, copies))
+        yield name, BesideTwin(own, other, directory, seconds)
+    yield "a stranger", StrangerBesideTwin(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
 
 
 def measured(directory: Path, number: int, seconds: float) -> Results:

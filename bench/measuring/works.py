@@ -71,11 +71,13 @@ def build_pump(directory: Path) -> Path:
 
 
 class Pump:
-    """The pump as a running process, pinned to a CPU, or with several `threads` each of which has one to itself."""
+    """The pump as a running process, pinned to a CPU, or with several `threads` each of which has one to itself; with the
+    copies of libraries in that folder, if one is given."""
 
-    def __init__(self, program: Path, cpu: int, threads: int = 1) -> None:
+    def __init__(self, program: Path, cpu: int, threads: int = 1, libraries: Path | None = None) -> None:
         pinned = ["taskset", "-c", str(cpu)] if threads == 1 else []
-        self._command, self._threads = [*pinned, str(program), str(threads)], threads
+        copies = ["env", f"LD_LIBRARY_PATH={libraries}"] if libraries else []
+        self._command, self._threads = [*copies, *pinned, str(program), str(threads)], threads
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
@@ -175,11 +177,11 @@ def worker(certificates: Path, cpus: Cpus, libraries: Path | None = None) -> Ngi
 
 @dataclass(frozen=True)
 class Look:
-    """The worker at a moment."""
+    """A server at a moment; `requests` may be in units of its own."""
 
     time_ns: int
     cpu_ns: int
-    requests: int
+    requests: float
 
 
 class WorkerWork:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.waiting import wait_for
 
 from bench.defaults.borders import END, START
 from bench.defaults.half_load import P50, P99, quantile, times_us
 from bench.defaults.page import half_table, kept_table
 from bench.defaults.runs import commands, some
-from bench.defaults.servers import transactions
+from bench.defaults.servers import bytes_acknowledged
 from bench.defaults.turns import in_turns, make_page
+from bench.defaults.twin import with_descendants
 from bench.measuring.intervals import Pair
 from bench.measuring.rounds import COST, Measured, Sample, Visit
 from bench.measuring.tracers import AGAIN, BenchError, Tracer
@@ -86,9 +90,26 @@ def test_requests_that_failed_have_no_time() -> None:
     assert quantile([1.0], 0.99) == 1.0
 
 
-def test_pgbench_tells_transactions_by_the_second() -> None:
-    told = "pgbench (15)\nprogress: 1.0 s, 900.5 tps, lat 1 ms stddev 0.1, 0 failed\nprogress: 2.0 s, 99.5 tps, lat 1 ms\n"
-    assert transactions(told) == 1000.0
+def test_what_a_port_has_sent_is_told_by_its_sockets() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client, listening.accept()[0] as served:
+            client.sendall(b"SELECT 1")
+            served.sendall(b"x" * 1000)
+            assert len(client.recv(1000, socket.MSG_WAITALL)) == 1000
+            wait_for(lambda: bytes_acknowledged(port) >= 1000)  # TCP counts what opens and closes a connection, too
+            assert bytes_acknowledged(port) <= 1002
+
+
+def test_a_server_is_all_the_processes_that_it_started() -> None:
+    with subprocess.Popen(["sh", "-c", "echo $$; sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as shell:
+        try:
+            assert shell.stdout
+            pids = [int(shell.stdout.readline()) for _ in range(2)]
+            assert with_descendants(shell.pid) == pids
+        finally:
+            subprocess.run(["kill", *map(str, pids)], check=True)
+    assert with_descendants(shell.pid) == []
 
 
 def test_each_command_that_traces_has_a_row_and_nothing_but_a_target() -> None:
