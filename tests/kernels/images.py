@@ -32,6 +32,8 @@ _ROOT_MIB = 1400
 _HEADERS_MIB = 300
 _CHECKOUT_MIB = 200
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+# What a virtio disk needs, and whoever has the kernel encrypt what a connection sends (the latter by AES-GCM).
+MODULES = ("virtio_pci", "virtio_blk", "ext4", "tls", "aes_generic", "ctr", "ghash-generic", "gcm")
 _GO_PROGRAMS = {"amd64": "1.27.3-amd64-pie", "arm64": "local-arm64"}  # of those that tools/for-tests/setup-go builds
 
 
@@ -114,14 +116,14 @@ def make_site(architecture: str, folder: Path) -> Path:
 
 
 def make_initrd(kernel: Path, busybox: Path, initrd: Path) -> None:
-    """An initrd with busybox and the modules that a virtio disk needs; `kernel` is the folder of the unpacked packages."""
+    """An initrd with busybox and MODULES; `kernel` is the folder of the unpacked packages."""
     staged = initrd.with_suffix(".staged")
     shutil.rmtree(staged, ignore_errors=True)
     for name in ("bin", "dev", "proc", "sys", "new", "modules"):
         (staged / name).mkdir(parents=True)
     shutil.copy(busybox, staged / "bin" / "busybox")
     (staged / "bin" / "sh").symlink_to("busybox")
-    for number, module in enumerate(_modules(kernel, ("virtio_pci", "virtio_blk", "ext4"))):
+    for number, module in enumerate(_modules(kernel, MODULES)):
         name = module.name.partition(".ko")[0]
         (staged / "modules" / f"{number:02}-{name}.ko").write_bytes(_decompressed(module))
     shutil.copy(GUEST / "initrd-init", staged / "init")

@@ -18,7 +18,7 @@ CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
 _SELECTED = (
     *("doctor", "programs load", "private stacks", "sites"),
-    *("trace", "handshakes", "late to write", "snoop", "record", "budget", "reload"),
+    *("trace", "handshakes", "late to write", "snoop", "record", "budget", "reload", "kTLS"),
 )
 _COUNTS = (
     *("trace perf", "trace multi", "trace session"),

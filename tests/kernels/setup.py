@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from tests.kernels.debian import SetupError, Suite, unpack
-from tests.kernels.images import make_headers, make_initrd, make_root, make_site
+from tests.kernels.images import MODULES, make_headers, make_initrd, make_root, make_site
 from tests.kernels.machine import ARCHITECTURES, FOLDER, native_architecture
 from tests.kernels.packages import WANTED, Kernel, choose
 from tests.kernels.plans import roots_for
@@ -44,7 +44,8 @@ class Suites:
 def install(kernel: Kernel, suite: Suite, folder: Path, busybox: Path) -> None:
     """FOLDER/vmlinuz, FOLDER/initrd, FOLDER/headers.ext4 and FOLDER/kernel.json, written last."""
     made, headers = folder / "kernel.json", folder / "headers.ext4"
-    if made.exists() and headers.exists() and json.loads(made.read_text())["release"] == kernel.release:
+    description = {"release": kernel.release, "suite": kernel.suite, "modules": list(MODULES)}
+    if made.exists() and headers.exists() and json.loads(made.read_text()) == description:
         return
     print(f"==> fetching Linux {kernel.release} from {kernel.suite}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -59,7 +60,7 @@ def install(kernel: Kernel, suite: Suite, folder: Path, busybox: Path) -> None:
     make_initrd(unpacked, busybox, folder / "initrd")
     shutil.rmtree(unpacked)
     make_headers(suite.fetch(kernel.headers), headers)
-    made.write_text(json.dumps({"release": kernel.release, "suite": kernel.suite}) + "\n")
+    made.write_text(json.dumps(description) + "\n")
 
 
 def set_up(architecture: str, names: list[str]) -> None:

@@ -35,6 +35,7 @@ _COLUMNS = {
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),
     "later processes, threads": ("reload", "reload perf", "threads", "threads links process", "started later"),
     "Go": ("Go",),
+    "kTLS": ("kTLS",),
     "rights, seccomp": RIGHTS,
     "engines bcc, bpftrace": ENGINES,
     "signed return addresses": SIGNED,

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernels.guest import servers
-from tests.kernels.guest.checks import costs, engines, go_program, leavings, odd, private_stacks, signed, targets
+from tests.kernels.guest.checks import (
+    costs,
+    engines,
+    go_program,
+    kernel_tls,
+    leavings,
+    odd,
+    private_stacks,
+    signed,
+    targets,
+)
 from tests.kernels.guest.checks.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.checks.stress import stressed
 from tests.kernels.guest.ways import Check, by
@@ -65,6 +75,7 @@ CHECKS: dict[str, Check] = {
     "started later": targets.started_later,
     "late to write": targets.late_to_write,
     "Go": go_program.counted,
+    "kTLS": kernel_tls.counted,
     "engine bcc": engines.by_bcc,
     "engine bpftrace": engines.by_bpftrace,
     "signed return addresses": signed.counted,
