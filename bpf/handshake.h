@@ -377,6 +377,12 @@ struct ssll_open_call {
 	__u64 outer;
 };
 
+/* The slot of one, in a table as that of `trace` (enum ssll_table). */
+struct ssll_call_slot {
+	__u64 tag;
+	struct ssll_open_call call;
+};
+
 /* The clocks of a thread at one moment, ns since its start. Those of the scheduler may lag by a tick while it runs. */
 struct ssll_clocks {
 	__u64 busy_ns;      /* in calls of handshakes, but for what it waited for a processor in them */
@@ -632,6 +638,7 @@ struct ssll_handshake_counters {
 	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */
 	__u64 ahead_ns;             /* which is a little more where the thread had run for a little, */
 	__u64 ahead_before_ns;      /* and that of the time before */
+	__u64 calls_spilled;        /* 1: a call has found no slot, so what isn't in one may lie in the table behind them */
 	__u64 excess_used; /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 	__u64 unexplained; /* handshakes that failed, of which no error of the library's own was seen */
 	__u64 untold;      /* handshakes whose certificate isn't told, for want of room */
@@ -652,6 +659,7 @@ _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_datagrams) == 16, "datagrams");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
+_Static_assert(sizeof(struct ssll_call_slot) == 24, "call slot");
 _Static_assert(sizeof(struct ssll_clocks) == 64, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 48, "border");
 _Static_assert(sizeof(struct ssll_turn) == 24, "turn");
@@ -666,7 +674,7 @@ _Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
 _Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
 _Static_assert(sizeof(struct ssll_served_key) == 16, "served key");
 _Static_assert(sizeof(struct ssll_served) == 32, "served");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 248, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 256, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

@@ -12,6 +12,7 @@
 #include "calls/side.bpf.h"
 #include "common/maps.bpf.h"
 #include "common/registers.bpf.h"
+#include "common/slots.bpf.h"
 #include "common/tiers.bpf.h"
 #include "stacks/outcome.bpf.h"
 
@@ -23,6 +24,8 @@ struct {
 	__type(key, __u32);
 	__type(value, struct ssll_start);
 } starts SEC(".maps");
+
+DEFINE_SLOTS(starts, struct ssll_start)
 
 struct {
 	SSLL_MAP(overflow);
@@ -49,62 +52,6 @@ static __always_inline __u64 *share_of(const struct ssll_start_key *key)
 	return bpf_map_lookup_elem(&shares, &number);
 }
 
-/* Where a call lies: its tag without the way, and the number of its first slot. */
-struct table_place {
-	__u64 tag;
-	__u32 slot;
-};
-
-static __always_inline struct table_place place_of(const struct ssll_start_key *key)
-{
-	struct table_place place;
-	__u64 mixed;
-
-	place.tag = 1ULL << 63 | (__u64)key->operation << SSLL_TAG_OPERATION | (__u64)key->tgid << SSLL_TAG_TGID |
-	            key->stack >> (SSLL_TABLE_BITS + 3) << SSLL_TAG_STACK;
-	mixed = place.tag * 0x9e3779b97f4a7c15ULL >> (64 - SSLL_TABLE_BITS);
-	place.slot = (key->stack >> 3) ^ mixed;
-	return place;
-}
-
-static __always_inline bool fits_table(const struct ssll_start_key *key)
-{
-	return key->stack >> 48 == 0;
-}
-
-static __always_inline struct ssll_start *slot_at(const struct table_place *place, __u32 way)
-{
-	__u32 number = (place->slot + way) & (SSLL_STARTS - 1);
-
-	return bpf_map_lookup_elem(&starts, &number);
-}
-
-/* The slot that holds the call, or NULL. */
-static __always_inline struct ssll_start *find_slot(const struct table_place *place)
-{
-#pragma unroll
-	for (__u32 way = 0; way < SSLL_WAYS; way++) {
-		struct ssll_start *slot = slot_at(place, way);
-
-		if (slot && slot->tag == (place->tag | way))
-			return slot;
-	}
-	return NULL;
-}
-
-/* A free slot made the call's, or NULL. The exchange fails where another thread takes the slot at the same time. */
-static __always_inline struct ssll_start *claim_slot(const struct table_place *place)
-{
-#pragma unroll
-	for (__u32 way = 0; way < SSLL_WAYS; way++) {
-		struct ssll_start *slot = slot_at(place, way);
-
-		if (slot && !slot->tag && !__sync_val_compare_and_swap(&slot->tag, 0, place->tag | way))
-			return slot;
-	}
-	return NULL;
-}
-
 static __always_inline void store_in_overflow(const struct ssll_start_key *key, __u64 ssl)
 {
 	struct ssll_start start = {.tag = 1, .began_ns = bpf_ktime_get_ns(), .ssl = ssl};
@@ -127,11 +74,11 @@ static __always_inline void store_start(const struct ssll_start_key *key, __u64 
 	struct ssll_start *slot = NULL;
 
 	if (fits_table(key)) {
-		slot = find_slot(&place);
+		slot = find_in_starts(&place);
 		if (slot)
 			count(&counters.unmatched_entries);
 		else
-			slot = claim_slot(&place);
+			slot = claim_in_starts(&place);
 	}
 	if (!slot) {
 		store_in_overflow(key, ssl);
@@ -145,7 +92,7 @@ static __always_inline void store_start(const struct ssll_start_key *key, __u64 
 static __always_inline bool take_start(const struct ssll_start_key *key, struct ssll_start *start)
 {
 	struct table_place place = place_of(key);
-	struct ssll_start *slot = fits_table(key) ? find_slot(&place) : NULL;
+	struct ssll_start *slot = fits_table(key) ? find_in_starts(&place) : NULL;
 
 	if (slot) {
 		*start = *slot;

@@ -82,14 +82,13 @@ __noinline int pause_job(__u64 stack)
 {
 	struct ssll_start_key key = call_key(SSLL_OPERATION_PAUSE, stack);
 	struct ssll_handshake *handshake = current_handshake();
-	struct ssll_open_call *call = handshake ? find_machine_call(handshake) : NULL, paused = {};
+	struct ssll_open_call *call = handshake ? find_machine_call(handshake) : NULL;
 	struct ssll_thread *thread = find_thread();
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!call || !thread)
 		return 0;
-	paused.ssl = thread->ssl;
-	keep_open_call(&key, &paused);
+	keep_open_call(&key, thread->ssl, 0);
 	leave_ssl(thread, call->outer, now);
 	handshake->depth = 0;
 	judge_split(handshake);
@@ -103,23 +102,21 @@ __noinline int pause_job(__u64 stack)
 __noinline int resume_job(__u64 stack)
 {
 	struct ssll_start_key key = call_key(SSLL_OPERATION_PAUSE, stack);
-	struct ssll_open_call *call = find_open_call(&key);
 	struct ssll_thread *thread = lookup_or_init_thread();
+	struct ssll_open_call paused, *call;
 	struct ssll_handshake *handshake;
-	__u64 now = bpf_ktime_get_ns(), ssl;
+	__u64 now = bpf_ktime_get_ns();
 
-	if (!call || !thread)
+	if (!thread || !take_open_call(&key, &paused))
 		return 0;
-	ssl = call->ssl;
-	forget_open_call(&key);
-	handshake = find_handshake(ssl, this_process());
+	handshake = find_handshake(paused.ssl, this_process());
 	call = handshake && !handshake->depth ? find_machine_call(handshake) : NULL;
 	if (!call)
 		return 0;
 	call->outer = thread->ssl;
-	enter_ssl(thread, ssl, now);
+	enter_ssl(thread, paused.ssl, now);
 	handshake->depth = 1;
-	begin_call(handshake, thread, ssl, now);
+	begin_call(handshake, thread, paused.ssl, now);
 	return 0;
 }
 
@@ -133,7 +130,6 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	__u64 now = bpf_ktime_get_ns(), ssl = argument(ctx, 0);
 	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ssll_start_key key = call_key(cookie, stack);
-	struct ssll_open_call call = {.ssl = ssl};
 	struct ssll_handshake *handshake;
 	struct ssll_library *library;
 	struct ssll_thread *thread;
@@ -167,8 +163,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		own_fed(handshake, thread, ssl);
 		sample_own(now);
 	}
-	call.outer = thread->ssl;
-	keep_open_call(&key, &call);
+	keep_open_call(&key, ssl, thread->ssl);
 	enter_ssl(thread, ssl, now);
 	if (handshake->depth++)
 		return 0;
@@ -220,33 +215,33 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 
 static __always_inline int on_call_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
-	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
+	__u64 now = bpf_ktime_get_ns(), value = 0;
 	struct ssll_start_key key = call_key(cookie, stack);
-	struct ssll_open_call *call = find_open_call(&key);
 	struct ssll_handshake *handshake;
+	struct ssll_open_call call;
 	struct ssll_thread *thread;
 	bool same_thread;
 	__u32 end;
 
-	if (!leaves_call(ctx, cookie, &value) || !call)
+	if (!leaves_call(ctx, cookie, &value))
 		return 0;
 	if (is_operation(cookie, SSLL_OPERATION_PAUSE))
 		return resume_job(stack);
-	ssl = call->ssl;
+	if (!take_open_call(&key, &call))
+		return 0;
 	thread = lookup_or_init_thread();
-	same_thread = thread && thread->ssl == ssl;
+	same_thread = thread && thread->ssl == call.ssl;
 	if (thread)
-		leave_ssl(thread, call->outer, now);
-	forget_open_call(&key);
-	handshake = find_handshake(ssl, key.tgid);
+		leave_ssl(thread, call.outer, now);
+	handshake = find_handshake(call.ssl, key.tgid);
 	if (!handshake || !handshake->depth || --handshake->depth)
 		return 0;
 	judge_split(handshake);
-	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
+	close_call(handshake, thread, same_thread, is_paused(call.ssl, handshake, value), now);
 	if (thread && thread->ssl)
 		lose_away(thread);
-	end = continue_or_end(handshake, ssl, cookie, value, now);
-	return end ? finish_handshake(handshake, ssl, end, now) : 0;
+	end = continue_or_end(handshake, call.ssl, cookie, value, now);
+	return end ? finish_handshake(handshake, call.ssl, end, now) : 0;
 }
 
 static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)

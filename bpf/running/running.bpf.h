@@ -8,6 +8,7 @@
 
 #include "handshake.h"
 #include "common/registers.bpf.h"
+#include "common/slots.bpf.h"
 #include "running/shares.bpf.h"
 
 /* The oldest goes where there is no room: then `created` minus `ended` is more than the maps hold. */
@@ -149,6 +150,18 @@ static __always_inline void close_handshake(__u64 ssl, __u32 tgid)
 		count(&handshake_counters.ended);
 }
 
+/* The calls that run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_STARTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct ssll_call_slot);
+} call_slots SEC(".maps");
+
+DEFINE_SLOTS(call_slots, struct ssll_call_slot)
+
+/* Those that found no slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SSLL_OPEN_CALLS);
@@ -164,32 +177,123 @@ struct {
 	__type(value, struct ssll_open_call);
 } excess_calls SEC(".maps");
 
-static __always_inline struct ssll_open_call *find_open_call(const struct ssll_start_key *key)
+enum {
+	NO_WAY = SSLL_WAYS,
+};
+
+static __always_inline __u32 way_of_slot(const struct ssll_call_slot *slot)
 {
-	struct ssll_open_call *call = bpf_map_lookup_elem(&open_calls, key);
+	return slot ? slot->tag & (SSLL_WAYS - 1) : NO_WAY;
+}
+
+/* In which of its slots the call lies, or NO_WAY. Not static, as the next one: verified once, not for each way with all that
+ * comes after it. */
+__noinline __u32 find_way(__u64 tag, __u32 first_slot)
+{
+	struct table_place place = {.tag = tag, .slot = first_slot};
+
+	return way_of_slot(find_in_call_slots(&place));
+}
+
+/* The same, of a call that begins: in place of what was left there by one that never ended, or in a free slot. */
+__noinline __u32 claim_way(__u64 tag, __u32 first_slot)
+{
+	struct table_place place = {.tag = tag, .slot = first_slot};
+	struct ssll_call_slot *slot = find_in_call_slots(&place);
+
+	return way_of_slot(slot ? slot : claim_in_call_slots(&place));
+}
+
+static __always_inline struct ssll_call_slot *slot_of_call(const struct table_place *place, __u32 way)
+{
+	return way < SSLL_WAYS ? slot_in_call_slots(place, way) : NULL;
+}
+
+/* Whether any call has found no slot. */
+static __always_inline bool are_calls_spilled(void)
+{
+	return *(volatile __u64 *)&handshake_counters.calls_spilled;
+}
+
+static __always_inline struct ssll_open_call *find_spilled_call(const struct ssll_start_key *key)
+{
+	struct ssll_open_call *call = are_calls_spilled() ? bpf_map_lookup_elem(&open_calls, key) : NULL;
 
 	return call || !is_excess_used() ? call : bpf_map_lookup_elem(&excess_calls, key);
 }
 
-/* In place of what was left there by a call that never ended. */
-static __always_inline void keep_open_call(const struct ssll_start_key *key, const struct ssll_open_call *call)
+static __always_inline struct ssll_call_slot *find_call_slot(const struct ssll_start_key *key)
 {
-	__u64 *entries = entries_of(key->tgid, SSLL_SHARED_CALLS);
+	struct table_place place = place_of(key);
 
-	if (!entries)
-		return;
-	if ((__s64)*entries < MOST_OF(SSLL_OPEN_CALLS) && !bpf_map_update_elem(&open_calls, key, call, BPF_NOEXIST))
-		count(entries);
-	else if (bpf_map_update_elem(&open_calls, key, call, BPF_EXIST))
-		bpf_map_update_elem(use_excess(&excess_calls), key, call, BPF_ANY);
+	return slot_of_call(&place, fits_table(key) ? find_way(place.tag, place.slot) : NO_WAY);
 }
 
-static __always_inline void forget_open_call(const struct ssll_start_key *key)
+static __always_inline struct ssll_open_call *find_open_call(const struct ssll_start_key *key)
 {
-	if (!bpf_map_delete_elem(&open_calls, key))
+	struct ssll_call_slot *slot = find_call_slot(key);
+
+	return slot ? &slot->call : find_spilled_call(key);
+}
+
+static __noinline int forget_spilled_call(const struct ssll_start_key *key)
+{
+	if (are_calls_spilled() && !bpf_map_delete_elem(&open_calls, key))
 		release_entry(key->tgid, SSLL_SHARED_CALLS);
 	if (is_excess_used())
 		bpf_map_delete_elem(&excess_calls, key);
+	return 0;
+}
+
+static __noinline int spill_call(const struct ssll_start_key *key, __u64 ssl, __u64 outer)
+{
+	const struct ssll_open_call call = {.ssl = ssl, .outer = outer};
+	__u64 *entries = entries_of(key->tgid, SSLL_SHARED_CALLS);
+
+	if (!entries)
+		return 0;
+	*(volatile __u64 *)&handshake_counters.calls_spilled = 1;
+	if ((__s64)*entries < MOST_OF(SSLL_OPEN_CALLS) && !bpf_map_update_elem(&open_calls, key, &call, BPF_NOEXIST))
+		count(entries);
+	else if (bpf_map_update_elem(&open_calls, key, &call, BPF_EXIST))
+		bpf_map_update_elem(use_excess(&excess_calls), key, &call, BPF_ANY);
+	return 0;
+}
+
+/* In place of what was left there by a call that never ended, wherever that lies. Not inlined: what it needs of the stack, its
+ * callers have not. */
+static __noinline int keep_open_call(const struct ssll_start_key *key, __u64 ssl, __u64 outer)
+{
+	struct table_place place = place_of(key);
+	struct ssll_call_slot *slot;
+
+	slot = slot_of_call(&place, fits_table(key) ? claim_way(place.tag, place.slot) : NO_WAY);
+	if (!slot)
+		return spill_call(key, ssl, outer);
+	slot->call.ssl = ssl;
+	slot->call.outer = outer;
+	if (are_calls_spilled())
+		forget_spilled_call(key);
+	return 0;
+}
+
+/* Takes the call out; false where it isn't known to have begun. */
+static __always_inline bool take_open_call(const struct ssll_start_key *key, struct ssll_open_call *call)
+{
+	struct ssll_call_slot *slot = find_call_slot(key);
+	struct ssll_open_call *spilled;
+
+	if (slot) {
+		*call = slot->call;
+		give_back(&slot->tag);
+		return true;
+	}
+	spilled = find_spilled_call(key);
+	if (!spilled)
+		return false;
+	*call = *spilled;
+	forget_spilled_call(key);
+	return true;
 }
 
 #endif

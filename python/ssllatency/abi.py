@@ -593,6 +593,26 @@ class Border(ctypes.Structure):
 assert ctypes.sizeof(Border) == 48
 
 
+class OpenCall(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("outer", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(OpenCall) == 16
+
+
+class CallSlot(ctypes.Structure):
+    _fields_ = (
+        ("tag", ctypes.c_uint64),
+        ("call", OpenCall),
+    )
+
+
+assert ctypes.sizeof(CallSlot) == 24
+
+
 class CauseKey(ctypes.Structure):
     _fields_ = (
         ("error", ctypes.c_uint32),
@@ -891,13 +911,14 @@ class HandshakeCounters(ctypes.Structure):
         ("ahead_since_ns", ctypes.c_uint64),
         ("ahead_ns", ctypes.c_uint64),
         ("ahead_before_ns", ctypes.c_uint64),
+        ("calls_spilled", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
         ("unexplained", ctypes.c_uint64),
         ("untold", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 248
+assert ctypes.sizeof(HandshakeCounters) == 256
 
 
 class HandshakeKey(ctypes.Structure):
@@ -1062,16 +1083,6 @@ class Notice(ctypes.Structure):
 
 
 assert ctypes.sizeof(Notice) == 16
-
-
-class OpenCall(ctypes.Structure):
-    _fields_ = (
-        ("ssl", ctypes.c_uint64),
-        ("outer", ctypes.c_uint64),
-    )
-
-
-assert ctypes.sizeof(OpenCall) == 16
 
 
 class Poller(ctypes.Structure):

@@ -11,28 +11,22 @@ from ssllatency import abi
 from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.process_slots import SLOTS, SlotCounts, slot_of
-from ssllatency.engines.bpf.words import filled_words
+from ssllatency.engines.bpf.slots import Slots, operation_of
 from ssllatency.engines.clock import process_clock_ns
 
-_TGID_MASK = (1 << 22) - 1
 _REST = 50  # times as long as it takes to look for calls of processes that have ended, that isn't done again
-_START_WORDS = ctypes.sizeof(abi.Start) // 8  # of which the tag is the first
 
 
 class StartTable(ctypes.Structure):
-    """The table's memory."""
+    """The memory of the table of `trace` and `snoop`."""
 
     _fields_ = (("slots", abi.Start * abi.Table.STARTS),)
 
 
-def process_of(tag: int) -> int:
-    """The process of a slot in use."""
-    return tag >> abi.Tag.TGID & _TGID_MASK
+class CallTable(ctypes.Structure):
+    """The memory of the table of calls in handshakes."""
 
-
-def _operation_of(tag: int) -> int:
-    """The operation of a slot in use."""
-    return tag >> abi.Tag.OPERATION & 0xFF
+    _fields_ = (("slots", abi.CallSlot * abi.Table.STARTS),)
 
 
 def exists(pid: int) -> bool:
@@ -51,7 +45,7 @@ class Running:
     those that a panic has left."""
 
     def __init__(self, loaded: Loadable, counters: ctypes.Structure) -> None:
-        self._table = loaded.live_section("starts", StartTable)
+        self._slots = Slots(loaded.live_section("starts", StartTable))
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self._shares = loaded.live_section("shares", SlotCounts)
         self._goroutines = Goroutines(loaded, counters) if loaded.has_map("goroutines") else None
@@ -60,12 +54,9 @@ class Running:
 
     def count(self, alive: Callable[[int], bool] = exists) -> int:
         """Count the calls that run now; those of processes that aren't alive are taken out and added to `lost`."""
-        used = [(number, process_of(tag)) for number, tag in self._tags()]
-        gone = {pid for pid in {pid for _, pid in used} if not alive(pid)}
-        for number in (number for number, pid in used if pid in gone):
-            self._table.slots[number].tag = 0
-            self.lost += 1
-        return sum(pid not in gone for _, pid in used) + self._count_overflow(alive) + self._count_goroutines(alive)
+        running, lost = self._slots.free_ended(alive)
+        self.lost += lost
+        return running + self._count_overflow(alive) + self._count_goroutines(alive)
 
     @property
     def left(self) -> int:
@@ -89,10 +80,6 @@ class Running:
             ended_s = time.monotonic()
             self._due_s = ended_s + _REST * (ended_s - began_s)
 
-    def _tags(self) -> list[tuple[int, int]]:
-        """The tags of the slots in use, each after its slot's number."""
-        return [(place // _START_WORDS, word) for place, word in filled_words(self._table) if place % _START_WORDS == 0]
-
     def _drop_from_overflow(self, key: bytes, pid: int) -> bool:
         """Whether the call was still there."""
         if not self._overflow.delete(key):
@@ -104,9 +91,9 @@ class Running:
         """Takes out the calls of these operations, none of which is seen to end any more; how many there were. Those of Go are
         only counted: `dropped_ns` among the counters leaves them out."""
         dropped = self._goroutines.calls_of(operations) if self._goroutines else 0
-        for number, tag in self._tags():
-            if _operation_of(tag) in operations:
-                self._table.slots[number].tag = 0
+        for number, tag in self._slots.used():
+            if operation_of(tag) in operations:
+                self._slots.free(number)
                 dropped += 1
         for key, _ in list(self._overflow.items()):
             call = abi.StartKey.from_buffer_copy(key)
@@ -115,7 +102,7 @@ class Running:
 
     def any_of(self, operations: Collection[int]) -> bool:
         """Whether a call of these operations runs."""
-        if any(_operation_of(tag) in operations for _, tag in self._tags()):
+        if any(operation_of(tag) in operations for _, tag in self._slots.used()):
             return True
         if self._goroutines and self._goroutines.calls_of(operations):
             return True
@@ -139,6 +126,7 @@ class InFlight:
         sizes = ctypes.sizeof(abi.HandshakeKey), ctypes.sizeof(abi.Handshake)
         self._handshakes, self._excess = loaded.map("handshakes", *sizes), loaded.map("excess_handshakes", *sizes)
         self._holdings = loaded.live_section("holdings", HoldingTable)
+        self._calls = Slots(loaded.live_section("call_slots", CallTable))
         self.cut_off = 0
 
     def give_back(self, pid: int, table: abi.Shared) -> None:
@@ -146,7 +134,8 @@ class InFlight:
         self._holdings.of[slot_of(pid)].entries[table] -= 1
 
     def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
-        """The handshakes in flight; those of processes that aren't alive are closed."""
+        """The handshakes in flight; those of processes that aren't alive are closed, and the slots of their calls freed."""
+        self._calls.free_ended(alive)
         running = []
         for table in (self._handshakes, self._excess):
             for key, raw in list(table.items()):

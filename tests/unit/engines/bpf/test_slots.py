@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running calls in slots, as user space reads them."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from ssllatency import abi
+from ssllatency.engines.bpf.running import CallTable, StartTable
+from ssllatency.engines.bpf.slots import Slots, operation_of, process_of
+
+
+def tag_of(pid: int, operation: int, stack: int) -> int:
+    """A tag with the lowest 31 bits of `stack`, of the first way."""
+    return 1 << 63 | operation << abi.Tag.OPERATION | pid << abi.Tag.TGID | stack << abi.Tag.STACK
+
+
+@pytest.mark.parametrize("kind", [StartTable, CallTable])
+def test_slots_of_ended_processes_are_freed_and_others_kept(kind: type[ctypes.Structure]) -> None:
+    table = kind()
+    in_use = {0: (7, 3), 5000: (8, 255), abi.Table.STARTS - 1: (7, 0)}
+    for number, (pid, operation) in in_use.items():
+        table.slots[number].tag = tag_of(pid, operation, (1 << 31) - 1)
+    slots = Slots(table)
+    assert {number: (process_of(tag), operation_of(tag)) for number, tag in slots.used()} == in_use
+    assert slots.free_ended(lambda pid: pid == 8) == (1, 2)
+    assert [number for number, _ in slots.used()] == [5000]
+    assert slots.free_ended(lambda pid: pid == 8) == (1, 0)
+
+
+def test_the_most_that_a_tag_can_say_is_read_back() -> None:
+    tag = tag_of((1 << 22) - 1, 255, (1 << 31) - 1)
+    assert (process_of(tag), operation_of(tag), tag >> 63) == ((1 << 22) - 1, 255, 1)
