@@ -252,6 +252,7 @@ enum ssll_table_size {
 	SSLL_CAUSES = 1024,
 	SSLL_KEYS = 256,
 	SSLL_MIX = 1024,
+	SSLL_COMBINATIONS = 512,
 	SSLL_POLLERS = 1024,
 };
 
@@ -271,7 +272,8 @@ enum ssll_shared {
 	SSLL_SHARED_TEXTS = 7,
 	SSLL_SHARED_CERTIFICATES = 8,
 	SSLL_SHARED_SERVED = 9,
-	SSLL_SHARED_TABLES = 10,
+	SSLL_SHARED_COMBINATIONS = 10,
+	SSLL_SHARED_TABLES = 11,
 };
 
 /* How many entries a process has in each of them: now in the first two; of the others, whose entries stay, how many it made. */
@@ -536,6 +538,15 @@ struct ssll_mix_key {
 	__u64 value;
 };
 
+/* The labels before ROLE of a successful handshake, counted together: `known` as in ssll_labels. What finds no room is counted
+ * label by label, by the key above. */
+struct ssll_combination_key {
+	__u32 tgid;
+	__u16 library;
+	__u16 known;
+	__u32 values[SSLL_LABEL_ROLE];
+};
+
 /* One handshake by itself, for those slower than `threshold_ns`. */
 struct ssll_single {
 	__u64 ended_ns;
@@ -668,8 +679,9 @@ _Static_assert(sizeof(struct ssll_sample) == 72, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 20, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
+_Static_assert(sizeof(struct ssll_combination_key) == 32, "combination key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 20 + 20 + SSLL_COMM, "single");
-_Static_assert(sizeof(struct ssll_holding) == 80, "holding");
+_Static_assert(sizeof(struct ssll_holding) == 88, "holding");
 _Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
 _Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
 _Static_assert(sizeof(struct ssll_served_key) == 16, "served key");

@@ -237,6 +237,13 @@ struct {
 	__type(value, __u64);
 } mix SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SSLL_COMBINATIONS);
+	__type(key, struct ssll_combination_key);
+	__type(value, __u64);
+} combinations SEC(".maps");
+
 const struct ssll_tally blank_tally = {};
 
 /* NULL where a map had no room for it. */
@@ -267,9 +274,29 @@ static __always_inline bool has_own_names(enum ssll_label label)
 	return label == SSLL_LABEL_CIPHER || label == SSLL_LABEL_GROUP || label == SSLL_LABEL_SIGNATURE;
 }
 
+/* Whether all labels could be counted at once: there are few combinations of them. */
+static __always_inline bool add_combination(const struct ssll_labels *labels, __u32 tgid)
+{
+	struct ssll_combination_key key = {
+	        .tgid = tgid,
+	        .library = labels->library,
+	        .known = labels->known & ((1U << SSLL_LABEL_ROLE) - 1),
+	};
+	const __u64 none = 0;
+	__u64 *counted;
+
+#pragma unroll
+	for (__u32 label = 0; label < SSLL_LABEL_ROLE; label++)
+		key.values[label] = labels->values[label];
+	counted = lookup_or_init_shared(&combinations, &key, &none, SSLL_SHARED_COMBINATIONS, MOST_OF(SSLL_COMBINATIONS));
+	if (counted)
+		count(counted);
+	return counted;
+}
+
 __noinline int add_labels(const struct ssll_labels *labels, __u32 tgid)
 {
-	if (!labels)
+	if (!labels || add_combination(labels, tgid))
 		return 0;
 #pragma unroll
 	for (__u32 label = 0; label < SSLL_LABEL_ROLE; label++) {

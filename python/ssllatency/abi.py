@@ -428,7 +428,8 @@ class Shared(IntEnum):
     TEXTS = 7
     CERTIFICATES = 8
     SERVED = 9
-    TABLES = 10
+    COMBINATIONS = 10
+    TABLES = 11
 
 
 class Shut(IntEnum):
@@ -474,6 +475,7 @@ class TableSize(IntEnum):
     CAUSES = 1024
     KEYS = 256
     MIX = 1024
+    COMBINATIONS = 512
     POLLERS = 1024
 
 
@@ -652,6 +654,18 @@ class CertificateKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(CertificateKey) == 40
+
+
+class CombinationKey(ctypes.Structure):
+    _fields_ = (
+        ("tgid", ctypes.c_uint32),
+        ("library", ctypes.c_uint16),
+        ("known", ctypes.c_uint16),
+        ("values", ctypes.c_uint32 * 6),
+    )
+
+
+assert ctypes.sizeof(CombinationKey) == 32
 
 
 class Config(ctypes.Structure):
@@ -1003,11 +1017,11 @@ assert ctypes.sizeof(Hits) == 32
 
 class Holding(ctypes.Structure):
     _fields_ = (
-        ("entries", ctypes.c_uint64 * 10),
+        ("entries", ctypes.c_uint64 * 11),
     )
 
 
-assert ctypes.sizeof(Holding) == 80
+assert ctypes.sizeof(Holding) == 88
 
 
 class KeyUse(ctypes.Structure):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ssllatency import abi
 from ssllatency.abi import ClientCertificate, Label, PlaceOf
 from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.read.handshake_rows import single_labels
 from tests.bpf.compiling import SMALL, SMALL_TABLES, compiled, run
 
 LIBRARY = 3  # whose number the kernel notes beside codes of its own
@@ -51,7 +53,8 @@ def read(content: bytes) -> Read:
             probe.ssl, probe.labels.library = ctypes.addressof(ssl), LIBRARY
             run(opened.program_fd("run_labels"))
             labels = abi.Labels.from_buffer_copy(bytes(probe.labels))
-            counted = list(opened.map("mix", ctypes.sizeof(abi.MixKey), 8).items())
+            counted = single_labels(opened.map("combinations", ctypes.sizeof(abi.CombinationKey), 8).items())
+            assert list(opened.map("mix", ctypes.sizeof(abi.MixKey), 8).items()) == []
         known = {Label(number): labels.values[number] for number in range(Label.LABELS) if labels.known >> number & 1}
         assert {labels.values[number] for number in range(Label.LABELS) if number not in known} <= {0}
         keys = [abi.MixKey.from_buffer_copy(key) for key, _ in counted]
@@ -112,3 +115,32 @@ def test_each_label_is_read_from_its_places_and_counted(
 def test_a_client_asks_for_no_clients_certificate(read: Read, mode: int) -> None:
     """The one that it may check is its server's."""
     assert read({PlaceOf.VERIFY_MODE: mode, PlaceOf.PEER_CERTIFICATE: 1 << 32}, False) == ({}, {})
+
+
+def test_labels_are_counted_together_as_long_as_there_is_room_and_one_by_one_from_then_on(content: bytes) -> None:
+    versions = (TLS1_2, TLS1_3, TLS1_2, TLS1_3, TLS1_3)
+    ssl = (ctypes.c_uint64 * 2)(0, 1)
+    library = abi.Library(server=8)
+    for place in (PlaceOf.VERSION, PlaceOf.RESUMED):
+        library.paths[place].offsets[0], library.paths[place].length, library.paths[place].size = 0, 1, 8
+    with BpfObject(content, "labels_probe") as opened:
+        for table in (*SMALL_TABLES, "keys"):
+            opened.resize_map(table, SMALL)
+        opened.resize_map("combinations", 1)
+        opened.load()
+        opened.map("libraries", 4, ctypes.sizeof(abi.Library)).update(ctypes.c_uint32(0), library)
+        opened.live_section(".data.probe", LabelsProbe).ssl = ctypes.addressof(ssl)
+        for version in versions:
+            ssl[0] = version
+            run(opened.program_fd("run_labels"))
+        combinations = opened.map("combinations", ctypes.sizeof(abi.CombinationKey), 8)
+        mix = opened.map("mix", ctypes.sizeof(abi.MixKey), 8)
+        [(raw_key, raw_count)] = combinations.items()
+        together = abi.CombinationKey.from_buffer_copy(raw_key)
+        assert (together.tgid, together.values[Label.VERSION], int.from_bytes(raw_count, "little")) == (7, TLS1_2, 2)
+        counted: Counter[tuple[int, int]] = Counter()
+        for raw_key, raw_count in (*mix.items(), *single_labels(combinations.items())):
+            key = abi.MixKey.from_buffer_copy(raw_key)
+            counted[Label(key.label), key.value] += int.from_bytes(raw_count, "little")
+        assert not opened.live_section(".data.counters", abi.Counters).map_full
+    assert counted == {(Label.VERSION, TLS1_2): 2, (Label.VERSION, TLS1_3): 3, (Label.RESUMED, 1): 5}

@@ -170,6 +170,20 @@ def _mix(pairs: Pairs, names: NamesOf) -> dict[int, dict[Label, dict[str, int]]]
     return mixes
 
 
+def single_labels(combinations: Pairs) -> list[tuple[bytes, bytes]]:
+    """The counts of labels that were counted together, label by label, as the map of single ones has them."""
+    counts: Counter[tuple[int, int, int, int]] = Counter()
+    for raw_key, raw_count in combinations:
+        key, count = abi.CombinationKey.from_buffer_copy(raw_key), int.from_bytes(raw_count, "little")
+        for number, value in enumerate(key.values):
+            if key.known >> number & 1:
+                counts[key.tgid, number, key.library if LABELS[abi.Label(number)] in _CODED else 0, value] += count
+    return [
+        (bytes(abi.MixKey(tgid, number, library, value)), count.to_bytes(8, "little"))
+        for (tgid, number, library, value), count in counts.items()
+    ]
+
+
 def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:
     """The multi-buffer calls by function and lanes used."""
     fill: dict[str, list[int]] = defaultdict(lambda: [0] * (abi.Batch.LANES + 1))

@@ -33,13 +33,13 @@ _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 _MOST_DATAGRAMS = 4096  # processes that serve over QUIC; of more no port is known
 _READS = 10  # at most; that a handshake ends while its row is read is one chance in thousands
 # The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
-# values of labels in four rows.
+# values of labels in four rows, and as many combinations of them as rows, or few more.
 _TALLIES = {
-    "causes": abi.TableSize.CAUSES,
-    "keys": abi.TableSize.KEYS,
-    "mix": abi.TableSize.MIX,
+    "causes": (abi.TableSize.CAUSES, 16),
+    "keys": (abi.TableSize.KEYS, 16),
+    "mix": (abi.TableSize.MIX, 16),
+    "combinations": (abi.TableSize.COMBINATIONS, 4),
 }
-_TALLIES_OF_ROW = 16
 _NO_TALLIES = Tallies((), (), {})
 
 
@@ -60,8 +60,8 @@ def make_room(loaded: Loadable, request: HandshakeRequest) -> None:
     row_table.make_room(loaded, len(ENDINGS) + rows)
     loaded.resize_map("processes", request.most_rows)
     if Label.PROCESS in request.by:
-        for name, entries in _TALLIES.items():
-            loaded.resize_map(name, entries + _TALLIES_OF_ROW * rows)
+        for name, (entries, of_row) in _TALLIES.items():
+            loaded.resize_map(name, entries + of_row * rows)
     _make_room_for_who(loaded, request, config)
 
 
@@ -102,6 +102,7 @@ class TallyTables:
         self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
         self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
+        self._combinations = loaded.map("combinations", size(abi.CombinationKey), 8)
         self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
         self._totals = totals
         self._tallies: tuple[dict[int, Tallies], Tallies] = ({}, _NO_TALLIES)
@@ -109,11 +110,13 @@ class TallyTables:
     def read(self, names: collect.NamesOf) -> tuple[dict[int, Tallies], Tallies]:
         """The counts by process, and those of all in order, none where they aren't wanted; the same objects as long as nothing
         was counted."""
-        causes, keys, mix = list(self._causes.items()), list(self._keys.items()), list(self._mix.items())
-        if (causes, keys, mix) != self._read:
-            by_process = collect.tallies(causes, keys, mix, names)
+        tables = self._causes, self._keys, self._mix, self._combinations
+        read = tuple(list(table.items()) for table in tables)
+        if read != self._read:
+            causes, keys, mix, combinations = read
+            by_process = collect.tallies(causes, keys, [*mix, *collect.single_labels(combinations)], names)
             total = collect.in_order(add_tallies(by_process.values())) if self._totals else _NO_TALLIES
-            self._read, self._tallies = (causes, keys, mix), (by_process, total)
+            self._read, self._tallies = read, (by_process, total)
         return self._tallies
 
     def forget(self, pids: Collection[int], in_flight: InFlight) -> None:
@@ -122,6 +125,7 @@ class TallyTables:
             (self._causes, abi.CauseKey, abi.Shared.CAUSES),
             (self._keys, abi.KeyUse, abi.Shared.KEYS),
             (self._mix, abi.MixKey, abi.Shared.MIX),
+            (self._combinations, abi.CombinationKey, abi.Shared.COMBINATIONS),
         ):
             for raw_key, _ in list(table.items()):
                 pid = kind.from_buffer_copy(raw_key).tgid
