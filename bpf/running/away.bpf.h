@@ -13,6 +13,17 @@
 
 #include "running/clocks.bpf.h"
 
+static __always_inline __u32 own_switches(void)
+{
+	return own_task()->nvcsw + own_task()->nivcsw;
+}
+
+/* Whether the thread has been off the processor since a border of its own. */
+static __always_inline bool was_switched(const struct ssll_border *from)
+{
+	return own_switches() != from->switches;
+}
+
 static __always_inline void read_border(struct ssll_border *border, __u64 now)
 {
 	const struct task_struct *task = own_task();
@@ -22,9 +33,21 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	border->ahead_ns = task->se.exec_start - border->run_ns;
 	border->delay_ns = own_run_delay(task);
 	border->throttled_ns = own_throttled();
-	border->switches = task->nvcsw + task->nivcsw;
+	border->switches = own_switches();
 	border->processor = bpf_get_smp_processor_id();
 	compare_own_clocks(now);
+}
+
+/* From now on the border is here. Where the thread has had its processor since then, nothing else in it has changed, but for what
+ * quotas held other threads, which doesn't count. */
+static __always_inline void move_border(struct ssll_border *border, __u64 now)
+{
+	if (!border->at_ns || was_switched(border)) {
+		read_border(border, now);
+		return;
+	}
+	border->at_ns = now;
+	border->run_ns = own_task()->se.sum_exec_runtime;
 }
 
 /* From one border of a thread to the next, at which it is now. */
@@ -51,8 +74,8 @@ static __always_inline void extend_away(struct ssll_away *away, struct ssll_away
 	away->throttled_ns += more.throttled_ns;
 }
 
-/* From a border until now. Not inlined: what it needs of the stack, its callers have not. */
-__noinline int extend_away_since(struct ssll_away *away, const struct ssll_border *from, __u64 now)
+/* From a border until now, in a thread that was switched. Not inlined: what it needs of the stack, its callers have not. */
+__noinline int extend_away_past(struct ssll_away *away, const struct ssll_border *from, __u64 now)
 {
 	struct ssll_border here;
 
@@ -61,6 +84,13 @@ __noinline int extend_away_since(struct ssll_away *away, const struct ssll_borde
 	read_border(&here, now);
 	extend_away(away, away_between(from, &here));
 	return 0;
+}
+
+/* From a border until now. */
+static __always_inline void extend_away_since(struct ssll_away *away, const struct ssll_border *from, __u64 now)
+{
+	if (was_switched(from))
+		extend_away_past(away, from, now);
 }
 
 /* A call of a handshake begins; of a phase that was paused, its next part does. */
@@ -80,7 +110,7 @@ static __always_inline void lose_away(struct ssll_thread *thread)
 static __always_inline void begin_phase_away(struct ssll_thread *thread, __u64 now)
 {
 	if (thread)
-		read_border(&thread->phase, now);
+		move_border(&thread->phase, now);
 }
 
 static __always_inline void end_phase_away(struct ssll_thread *thread, __u64 now)
