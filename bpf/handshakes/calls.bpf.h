@@ -173,18 +173,14 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	return 0;
 }
 
-/* SSL_free of an SSL whose handshake hasn't ended. Its sites are of the program for exits, which has most of what it takes: a
- * program of its own would have it once more. */
-static __always_inline int on_free(__u64 ssl)
+/* SSL_free of an SSL whose handshake hasn't ended. Not inlined, as most SSLs are freed long after that. */
+static __noinline int free_unended(struct ssll_handshake *handshake, __u64 ssl)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct ssll_handshake *handshake = find_handshake(ssl, this_process());
 	struct ssll_thread *thread = lookup_or_init_thread();
 	union handshake_end how = {.ending = SSLL_ENDING_ABANDONED, .end = SSLL_END_NONE};
 	struct ssll_library *library;
 
-	if (!handshake)
-		return 0;
 	if (handshake->flags & SSLL_FLAG_ENDED) {
 		forget_handshake(ssl, this_process());
 		return 0;
@@ -204,6 +200,15 @@ static __always_inline int on_free(__u64 ssl)
 		return finish_handshake(handshake, ssl, how.word, now);
 	close_handshake(ssl, this_process());
 	return 0;
+}
+
+/* SSL_free: mostly of an SSL whose handshake has ended, of which nothing is kept. Its sites are of the program for exits, which
+ * has most of what it takes: a program of its own would have it once more. */
+static __always_inline int on_free(__u64 ssl)
+{
+	struct ssll_handshake *handshake = find_handshake(ssl, this_process());
+
+	return handshake ? free_unended(handshake, ssl) : 0;
 }
 
 static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 value)

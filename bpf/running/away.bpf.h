@@ -38,8 +38,8 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	compare_own_clocks(now);
 }
 
-/* From now on the border is here. Where the thread has had its processor since then, nothing else in it has changed, but for what
- * quotas held other threads, which doesn't count. */
+/* From now on the border is here. Where the thread has had its processor since then, nothing else in it has changed, but for
+ * what quotas held other threads, which doesn't count. */
 static __always_inline void move_border(struct ssll_border *border, __u64 now)
 {
 	if (!border->at_ns || was_switched(border)) {

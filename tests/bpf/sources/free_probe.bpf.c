@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Frees what a test says is an SSL (BPF_PROG_RUN of a syscall program). */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#define __TARGET_ARCH_x86 /* no register is read */
+#include "handshakes/calls.bpf.h"
+
+struct free_probe {
+	__u64 ssl;
+};
+
+struct free_probe probe SEC(".data.probe") = {};
+
+SEC("syscall")
+int begin_handshake(void *ctx)
+{
+	(void)ctx;
+	open_handshake(probe.ssl, this_process(), 0, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("syscall")
+int free_ssl(void *ctx)
+{
+	(void)ctx;
+	return on_free(probe.ssl);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
