@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import fields, replace
 
 from ssllatency.code.calls import calls_of
@@ -11,7 +11,7 @@ from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import Machine
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.errors import phrase
-from ssllatency.probes.catalogue import CATALOGUE
+from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.evidence import CodeEvidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.settings import DEFAULTS, PlanSettings
@@ -87,13 +87,15 @@ def machine_of(name: str) -> Machine:
 def plan_image(
     image: Image,
     settings: PlanSettings = DEFAULTS,
+    names: Container[str] = BY_NAME,
 ) -> FilePlan:
-    """The plan of one file: every operation of the catalogue that belongs in it, with its probes or with why it has none; but
-    not the sites of its handshakes, which plan_handshake() makes."""
+    """The plan of one file: every operation of the catalogue that belongs in it and is among `names`, with its probes or with
+    why it has none; but not the sites of its handshakes, which plan_handshake() makes."""
     libraries = libraries_in(image)
     stack = stack_of(image)
     evidence = CodeEvidence(image)
-    operations, missing = _plan_operations(image, stack, libraries, settings, evidence)
+    wanted = [operation for operation in CATALOGUE if operation.library in libraries and operation.name in names]
+    operations, missing = _plan_operations(image, stack, wanted, settings, evidence)
     return FilePlan(
         path=image.label,
         build_id=image.build_id,
@@ -109,11 +111,10 @@ def plan_image(
 
 
 def _plan_operations(
-    image: Image, stack: Stack, libraries: tuple[str, ...], settings: PlanSettings, evidence: CodeEvidence
+    image: Image, stack: Stack, wanted: Sequence[Operation], settings: PlanSettings, evidence: CodeEvidence
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
-    wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
-    own = stack.site_planner(image, settings.emulation) if libraries else None
+    own = stack.site_planner(image, settings.emulation) if wanted else None
     if own:
         return plan_own(image, machine, own, wanted, settings.emulation, evidence)
     code, tails = Code(image, machine), stack.tails(image)

@@ -42,8 +42,7 @@ class KnownFiles:
 
     def __init__(self, look: Look | None = None) -> None:
         self._look = look or look_inside
-        self._name = store.entry_name("what is in files")
-        self._facts = _read(store.load(store.default_directory(), self._name)) if self._name else {}
+        self._facts = _kept()
         self._used: dict[str, FileFacts] = {}
         self._learned = False
         self._bytes, self._in_vain = 0, 0
@@ -92,11 +91,11 @@ class KnownFiles:
 
     def save(self) -> None:
         """Keeps them for the next run, those of this one above all."""
-        if not (self._learned and self._name):
+        if not (self._learned and (name := _name())):
             return
         kept = list({**self._facts, **self._used}.items())[-_MOST:]
         entry = {key: asdict(facts) if facts != NOTHING else None for key, facts in kept}
-        store.store(store.default_directory(), self._name, entry)
+        store.store(store.default_directory(), name, entry)
         self._learned = False
 
 
@@ -135,6 +134,16 @@ def why_not_traced(path: str) -> str:
     if facts.libraries:
         return f"{path} isn't traced: no process maps it now, or none of its functions can be probed."
     return f"{path} holds no function that ssllatency knows ({', '.join(LIBRARIES)})."
+
+
+def _name() -> str:
+    """The name of the entry in the cache, for which this program's own code is read."""
+    return store.entry_name("what is in files")
+
+
+def _kept() -> dict[str, FileFacts]:
+    folder = store.default_directory()
+    return _read(store.load(folder, name)) if store.is_there(folder) and (name := _name()) else {}
 
 
 def _read(entry: object) -> dict[str, FileFacts]:

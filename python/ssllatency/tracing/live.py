@@ -66,6 +66,7 @@ def resolved_ahead(
     stack: ExitStack,
     *,
     handshakes: bool = False,
+    functions: bool = True,
     modules: Sequence[str] = (),
     load: Callable[[Resolved], None] | None = None,
     choose: Callable[[Resolved], Resolved] = lambda resolved: resolved,
@@ -87,7 +88,7 @@ def resolved_ahead(
                 load(replace(known, following=following))
         return following
 
-    resolved = choose(resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early))
+    resolved = choose(resolve(selection, arguments, stack, handshakes=handshakes, functions=functions, load_early=load_early))
     end_if_asked()
     from ssllatency.tracing.links.changed_code import spared
 

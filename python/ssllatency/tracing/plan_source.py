@@ -14,7 +14,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.facts import FileFacts
 from ssllatency.host import kernel
 from ssllatency.probes.cache.kept import Cache, File
-from ssllatency.probes.cache.parts import HANDSHAKE, NAMES, PLAN, FilePart
+from ssllatency.probes.cache.parts import CALLS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.targets import Hazards, root_of_any
@@ -33,7 +33,8 @@ class PlanSource:
     """Plans files as the command's options say, through the cache unless they say otherwise.
 
     `ahead` are the parts that will be asked for of each file, `later` those that only a report needs. Plans have the sites of
-    handshakes where these are among the former.
+    handshakes where these are among the former, and may lack what handshakes aren't followed by where CALLS is. `waits`: what
+    is found out is kept once gather() or close() is called, as nobody is to wait for that before probes are set.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class PlanSource:
         *,
         ahead: Sequence[FilePart[Any]] = (),
         later: Sequence[FilePart[Any]] = (),
+        waits: bool = False,
     ) -> None:
         version = kernel.release()
         self.danger = kernel.return_probes_kill(version, seccomp=hazards.seccomp, shadow_stack=hazards.shadow_stack)
@@ -55,7 +57,8 @@ class PlanSource:
             machine=kernel.machine(),
         )
         self._splits_handshakes = HANDSHAKE in ahead
-        self._findings = Findings(Cache(keeps=not arguments.no_cache), settings, ahead, later)
+        self._calls = CALLS if CALLS in ahead else PLAN
+        self._findings = Findings(Cache(keeps=not arguments.no_cache), settings, ahead, later, waits=waits)
 
     def gather(self) -> None:
         """Takes what processes that read files have found out since they were last asked."""
@@ -68,8 +71,13 @@ class PlanSource:
     def plan(self, path: str, label: str, root: str = "/") -> FilePlan:
         """The plan of the file at `path`; `label` and `root` as for file_of(). ElfError where it can't be read."""
         file = file_of(path, label, root)
-        plan = replace(self._findings.ask(file, PLAN), path=label)
-        return replace(plan, handshake=self._findings.ask(file, HANDSHAKE)) if self._splits_handshakes else plan
+        plan = self._findings.ask(file, self._calls)
+        if not self._splits_handshakes:
+            return replace(plan, path=label)
+        sites = self._findings.ask(file, HANDSHAKE)
+        if sites.within_data or not plan.operations:  # reads and writes may tell of handshakes as well, or anything else
+            plan = self._findings.ask(file, PLAN)
+        return replace(plan, path=label, handshake=sites)
 
     def names_of(self, image: TracedImage) -> Names:
         """The names of the codes that a mapped file uses; nothing where that can't be told. It is asked for a report,

@@ -18,7 +18,7 @@ from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Snapshot, Target, TracedLibrary
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN, FilePart
+from ssllatency.probes.cache.parts import CALLS, FACTS, HANDSHAKE, NAMES, PLAN, FilePart
 from ssllatency.probes.join import complete
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.file_names import has_library_name
@@ -105,11 +105,13 @@ def resolve(
     stack: ExitStack,
     *,
     handshakes: bool = False,
+    functions: bool = True,
     load_early: Callable[[Resolved, ExitStack], Following | None] = lambda _resolved, _stack: None,
 ) -> Resolved:
     """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
 
-    `handshakes`: their plans have the sites of handshakes as well. `load_early` may load what will follow later processes,
+    `handshakes`: their plans have the sites of handshakes as well. `functions`: and of all functions, else perhaps of those
+    alone that handshakes are followed by. `load_early` may load what will follow later processes,
     and what else is loaded whatever their files are, which it isn't told yet.
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
@@ -122,12 +124,13 @@ def resolve(
     name_processes(named=bool(selection.pids))
     everyone = selection.everything or bool(selection.libraries)
     before = None if everyone else look([process.pid for process in processes])
-    source = _source(selection, arguments, everyone, handshakes=handshakes)
+    source = _source(selection, arguments, everyone, handshakes=handshakes, functions=functions)
     stack.callback(source.close)
     if source.danger:
         problems.warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
 
     known_files = KnownFiles(source.facts)
+    stack.callback(known_files.save)  # no sooner, as nobody is to wait for that before probes are set
     search = _Search(selection, processes, known_files, problems, wait)
     nothing_yet = Resolved((), (), everyone, (), source, selection=selection)
     ahead = _Ahead(source, partial(load_early, nothing_yet, stack))
@@ -140,7 +143,6 @@ def resolve(
     targets = _targets(files, images, {process.pid: process.comm for process in processes})
     notes = (*_left_out(left), *_replaced(targets), *search.untraced(), *filter(None, (kernel_tls(),)))
     warnings = (*problems.warnings, *known_files.unlooked)  # complete now that the notes are written
-    known_files.save()
     return replace(
         nothing_yet,
         images=images,
@@ -207,7 +209,6 @@ class _Search:
             return ()
         there = [each for each in self._maps if exists(each.process.pid)]
         stacks = tls_stacks(there, self._known_files.describe, self._facts)
-        self._known_files.save()
         return tuple(listing.untraced(stacks, beside_openssl=beside_openssl))
 
     def _may_hold(self, fd: int, mapping: MappedFile, root: str) -> bool:
@@ -257,11 +258,13 @@ def _with_expected(
     return [file for file, _ in planned], tuple(image for _, image in planned)
 
 
-def _source(selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool) -> PlanSource:
+def _source(
+    selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool, functions: bool
+) -> PlanSource:
     """Plans as the options say, with all that will be asked about a file found out at once."""
     ahead: list[FilePart[Any]] = [] if selection.libraries else [FACTS]  # for what is said of TLS that isn't traced
-    ahead += [PLAN, HANDSHAKE] if handshakes else [PLAN]
-    return PlanSource(arguments, _dangers(everyone), ahead=ahead, later=[NAMES] if handshakes else [])
+    ahead += [PLAN if functions else CALLS, *([HANDSHAKE] if handshakes else [])]
+    return PlanSource(arguments, _dangers(everyone), ahead=ahead, later=[NAMES] if handshakes else [], waits=True)
 
 
 class _Problems:

@@ -16,10 +16,11 @@ import pytest
 from ssllatency.elf import source as source_module
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sessions.handshake_sites import machine_sites, software_sites, watched
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import File, FileWork
-from ssllatency.probes.cache.parts import FACTS, HANDSHAKE, NAMES, PLAN
-from ssllatency.probes.plan import FilePlan
+from ssllatency.probes.cache.parts import CALLS, FACTS, HANDSHAKE, NAMES, PLAN, FilePart
+from ssllatency.probes.plan import FilePlan, HandshakeSites, OperationPlan
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
@@ -198,3 +199,98 @@ def test_what_can_not_be_made_is_told_when_it_is_asked_for(tmp_path: Path, monke
     assert source.plan(FILES[0].path, FILES[0].label).kind == ""
     with pytest.raises(ElfError, match=r"^/lib/libssl.so.3 is not an ELF file\.$"):
         source.plan(str(tmp_path / "text"), "/lib/libssl.so.3")
+
+
+ALONE: dict[str, Any] = {"ahead": [FACTS, CALLS, HANDSHAKE], "later": [NAMES]}  # as `handshakes` asks
+
+
+def followed(path: Path, **parts: Any) -> tuple[object, ...]:
+    """What of a plan made like that the handshakes of a file are followed by."""
+    source = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True), **parts)
+    image = TracedImage(source.plan(str(path), str(path)), str(path), ())
+    source.close()
+    [kept] = watched([image], [image])
+    machines = machine_sites(image, 0)
+    return kept.plan.operations, kept.plan.offsets, kept.plan.handshake, machines, software_sites(image.plan)
+
+
+@pytest.mark.parametrize("name", ["libssl.so.3", "libcrypto.so.3"])
+def test_handshakes_alone_are_followed_by_the_same_sites_as_beside_functions(name: str) -> None:
+    assert followed(LIBSSL.with_name(name), **ALONE) == followed(LIBSSL.with_name(name), **HANDSHAKES)
+
+
+def test_handshakes_alone_are_planned_by_two_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
+) -> None:
+    """Side by side, in the library that applications call; what is found is kept, but not before that is asked for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    files = [File(str(path), str(path)) for path in (LIBSSL, LIBSSL.with_name("libcrypto.so.3"))]
+    source = PlanSource(OPTIONS, **ALONE, waits=True)
+    source.make_ahead(files)
+    plan = source.plan(files[0].path, files[0].label)
+    assert not (tmp_path / "ssllatency").exists()
+    source.close()
+    assert len(list((tmp_path / "ssllatency").iterdir())) == 2
+    assert sorted(begun) == [("facts", "calls", "handshake", "names"), ("facts", "calls", "names"), ("handshake",)]
+    again = PlanSource(OPTIONS, **ALONE)
+    again.make_ahead(files)
+    assert again.plan(files[0].path, files[0].label) == plan
+    assert len(begun) == 3
+
+
+def test_a_whole_plan_has_what_handshakes_alone_are_followed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = File(str(LIBSSL), str(LIBSSL))
+    for parts in (HANDSHAKES, ALONE):
+        source = PlanSource(OPTIONS, **parts)
+        source.make_ahead([file])
+        assert source.plan(file.path, file.label).handshake.state_machine
+        source.close()
+    assert [("calls" in parts) for parts in begun] == [False]
+
+
+def test_reads_and_writes_are_planned_where_handshakes_need_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all functions of a file that has none by which handshakes are followed, which may be traced all the same."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = PlanSource(OPTIONS, **ALONE)
+    asked: list[str] = []
+    of_part = {
+        "calls": lambda: FilePlan("", "", "", "libssl", (), ()),
+        "plan": lambda: FilePlan("", "", "3", "libssl", (), ()),
+        "handshake": HandshakeSites,
+    }
+
+    def ask(_file: File, part: FilePart[Any]) -> object:
+        asked.append(part.name)
+        return of_part[part.name]()
+
+    monkeypatch.setattr(source._findings, "ask", ask)
+    assert source.plan("/bin/true", "libssl.so.3").version == "3"
+    of_part["calls"] = lambda: FilePlan("", "", "", "libssl", (OperationPlan("SSL_free", 0, 1, "", ()),), ())
+    assert source.plan("/bin/true", "libssl.so.3").version == ""
+    of_part["handshake"] = lambda: HandshakeSites(within_data=True)
+    assert source.plan("/bin/true", "libssl.so.3").version == "3"
+    assert asked == ["calls", "handshake", "plan", "calls", "handshake", "calls", "handshake", "plan"]
+
+
+def test_a_file_that_is_written_to_between_two_readings_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its phases may be of other code than its calls."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    changed = tmp_path / "libssl.so.3"
+    shutil.copy(LIBSSL, changed)
+    start = reading.start
+
+    def written_to(work: FileWork, *, interruptible: bool = True) -> reading.ReadingProcess:
+        if "handshake" in (part.name for part in work.parts):
+            other = tmp_path / "other"
+            other.write_bytes(changed.read_bytes() + b"more")
+            work.subject = File(str(other), str(changed))
+        return start(work, interruptible=interruptible)
+
+    monkeypatch.setattr(findings, "start_reading", written_to)
+    source = PlanSource(OPTIONS, **ALONE)
+    with pytest.raises(ElfError, match="it was written to while it was read"):
+        source.plan(str(changed), str(changed))
+    source.close()

@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments,
             stack,
             handshakes=True,
+            functions=False,
             modules=["ssllatency.tracing.handshake_sources"],
             load=lambda known: _load_ahead(known, arguments),
         )

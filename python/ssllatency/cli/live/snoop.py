@@ -102,7 +102,7 @@ def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: Exi
 
 def _print_handshakes(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:
     modules = ["ssllatency.tracing.handshake_sources", "ssllatency.cli.live.printers.handshake_printer"]
-    resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True, modules=modules)
+    resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True, functions=False, modules=modules)
     from ssllatency.cli.live.printers.handshake_printer import HandshakePrinter
     from ssllatency.engines.source import Ability
     from ssllatency.tracing.handshake_sources import attach

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ssllatency.facts import FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes import codec
+from ssllatency.probes.catalogue import OF_HANDSHAKES
 from ssllatency.probes.contents import file_facts, read_facts
 from ssllatency.probes.plan import FilePlan, HandshakeSites
 from ssllatency.probes.settings import PlanSettings
@@ -31,7 +32,8 @@ class FilePart(Generic[T]):
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
     FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
     other part will be asked for. `by_name`: it depends on what the file is called, too. `room`: the package that no other part
-    is made with; stacks have more of them.
+    is made with; stacks have more of them. `whole`: another part which has all of this one, and stands for it where it is
+    known.
     """
 
     name: str
@@ -42,6 +44,7 @@ class FilePart(Generic[T]):
     suffices: Callable[[T], bool] = lambda _: False
     by_name: bool = False
     room: str = ""
+    whole: FilePart[T] | None = None
 
     def key(self, path: str) -> str:
         """The key of it in the entry about a file that is called as at `path`."""
@@ -59,6 +62,12 @@ def _plan(image: Image, settings: PlanSettings) -> FilePlan:
     from ssllatency.probes.planner import plan_image
 
     return plan_image(image, settings)
+
+
+def _calls(image: Image, settings: PlanSettings) -> FilePlan:
+    from ssllatency.probes.planner import plan_image
+
+    return plan_image(image, settings, OF_HANDSHAKES)
 
 
 def _handshake(image: Image, settings: PlanSettings) -> HandshakeSites:
@@ -96,6 +105,8 @@ PLAN = FilePart(
     codec.from_values,
     complete=lambda plan: bool(plan.kind and not plan.missing),
 )
+# What of a plan handshakes alone are followed by: a part of it is planned sooner than all.
+CALLS = FilePart("calls", _calls, codec.to_values, codec.from_values, complete=PLAN.complete, whole=PLAN)
 # What completes a plan for those who split handshakes: the others don't pay for it, and it is added to the same entry.
 HANDSHAKE = FilePart(
     "handshake",
@@ -114,4 +125,4 @@ FACTS = FilePart(
     by_name=True,
 )
 NAMES = FilePart("names", _names, _names_values, _read_names)
-PARTS: tuple[FilePart[Any], ...] = (FACTS, PLAN, HANDSHAKE, NAMES)
+PARTS: tuple[FilePart[Any], ...] = (FACTS, PLAN, CALLS, HANDSHAKE, NAMES)

@@ -40,6 +40,11 @@ def default_directory() -> Path:
     return Path(directory_path())
 
 
+def is_there(directory: Path) -> bool:
+    """Whether there is a folder, in which there may be entries."""
+    return directory.is_dir()
+
+
 # What an entry depends on.
 
 
