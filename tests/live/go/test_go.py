@@ -54,11 +54,6 @@ class GoProgram:
         return self._minor >= 23
 
     @property
-    def has_any_signer(self) -> bool:
-        """Whether crypto/tls signs by one function whatever the key is: since Go 1.26."""
-        return self._minor >= 26
-
-    @property
     def _minor(self) -> int:
         version = self._name.split("-")[0]
         return 26 if version in ("local", "mode") else int(version.split(".")[1])

@@ -35,6 +35,16 @@ KINDS = {
 }  # those that succeed; the nested ones ask for echo
 VERSIONS = {"TLSv1.2": 7 * EACH // 2, "TLSv1.3": 5 * EACH // 2}  # by turns, but 1.2 within handshakes
 SIGNER, SIGNER_NS = "signer.test", 5_000_000
+USED_NS = 3_000_000  # by each use of a key elsewhere
+# Who has one, by what clients ask for.
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "signs-old": ("server", "client"),
+    "signs-new": ("server", "client"),
+    "decrypts": ("server",),
+    "own-old": (),
+    "own-new": (),
+    "own-decrypts": (),
+}
 LEFT = "connection reset or closed by the peer"
 
 
@@ -115,23 +125,48 @@ def test_labels_are_those_that_clients_have_negotiated(name: str) -> None:
     groups = {group for group, sni in labels_of(shakes.singles, "group", "sni") if sni == "p384.test"}
     assert groups == {"secp384r1" if program.keeps_group else None}
     uses = {(use["operation"], use["key"]) for use in shakes.document["handshakes"]["keys"]}
-    assert uses == {("sign", "RSA-2048"), *([("sign", "")] if program.has_any_signer else [])}
-    assert_phases(shakes.singles, any_signer=program.has_any_signer)
+    assert uses == {("sign", "RSA-2048"), ("sign", "")}
+    assert_phases(shakes.singles)
 
 
-def assert_phases(singles: list[Shake], *, any_signer: bool) -> None:
+def assert_phases(singles: list[Shake]) -> None:
     """Each handshake has those that its kind takes, and the program's own signer the time that it sleeps."""
     for single in singles:
         parts, labels = single["parts_ns"], single["labels"]
         by_name, is_resumed = labels["sni"].removesuffix(".test"), labels["resumed"] == "yes"
-        assert ("private_key" in parts) == (not is_resumed and (any_signer or labels["sni"] != SIGNER))
+        assert ("private_key" in parts) == (not is_resumed)
         assert ("key_exchange" in parts) == (by_name != "resumed-old" or not is_resumed), "TLS 1.3 agrees on a key again"
         assert ("session_lookup" in parts) == is_resumed
         assert ("peer_verification" in parts) or by_name != "certificate"
         assert parts["calls"] == sum(parts.get(phase, 0) for phase in PHASES)
-        if labels["sni"] == SIGNER and any_signer:
+        if labels["sni"] == SIGNER:
             assert parts["private_key"] > SIGNER_NS
             assert "on_cpu" not in parts, "its goroutine gave its thread away"
+
+
+@pytest.mark.parametrize("name", [*NEEDED, *OTHERS])
+def test_keys_elsewhere_are_private_keys_as_well(name: str) -> None:
+    """Those of the standard library count as themselves, also where crypto/tls uses them as it uses any other."""
+    options = ("--role", "any", "--by", "role,sni,version")
+    with started(name, "signers") as program, Shakes(program.pid, options=options) as shakes:
+        own = program.run()
+    each = len(shakes.singles) // 2 // len(ELSEWHERE)
+    assert own == {"sign": 4 * each, "decrypt": each}, "TLS 1.2 and 1.3, by servers and clients"
+    labels = Counter((single["labels"]["sni"], single["labels"]["role"], single["ending"]) for single in shakes.singles)
+    assert labels == {(f"{sni}.test", role, "success"): each for sni in ELSEWHERE for role in ("server", "client")}
+    uses = Counter({(use["operation"], use["key"]): use["count"] for use in shakes.document["handshakes"]["keys"]})
+    assert uses == {
+        ("sign", ""): own["sign"],
+        ("decrypt", "RSA"): own["decrypt"],  # no other kind decrypts
+        ("sign", "RSA-2048"): 6 * each,  # all clients sign
+        ("decrypt", "RSA-2048"): each,
+    }
+    for single in shakes.singles:
+        parts = single["parts_ns"]
+        assert parts["calls"] == sum(parts.get(phase, 0) for phase in PHASES)
+        least = USED_NS if single["labels"]["role"] in ELSEWHERE[single["labels"]["sni"].removesuffix(".test")] else 0
+        assert least < parts["private_key"] < parts["calls"]
+    assert losses(shakes.document) == {}
 
 
 def test_failures_have_their_reasons(counted: tuple[Shakes, dict[str, Any]]) -> None:

@@ -14,14 +14,18 @@ from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Function
 from ssllatency.stacks.go import verify
 from ssllatency.stacks.go.body import GoBodies
+from ssllatency.stacks.go.inner_calls import InterfaceMethod, method_sites
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.sites import EntrySite, InnerCall, call_sites, closure_sites, entry_site, exit_sites
-from ssllatency.stacks.go.traced_functions import CALLBACKS, TLS, Shape, TracedFunction, functions_of
+from ssllatency.stacks.go.traced_functions import CALLBACKS, DECRYPTS, SIGNS, TLS, Shape, TracedFunction, functions_of
 
 # What grows a stack: runtime.morestack, .morestack_noctxt and .morestackc.
 _GROWS = ("runtime.morestack", "runtime.morestack_noctxt", "runtime.morestackc")
 
 _COPIES = ("runtime.duffcopy", "runtime.duffzero")  # what is passed by value; they change no register that has an argument
+
+# How many registers the arguments of a method take: its receiver, what gives random bytes, the bytes, and options.
+_WORDS = {SIGNS: 8, DECRYPTS: 8}
 
 _LARGEST = 1 << 20  # bytes of a function
 
@@ -77,9 +81,9 @@ class FunctionPlanner:
         graph = self._bodies.graph(function)
         code = self._program.image.code(function.address, function.size)
         machine = self._program.image.machine
-        if traced.shape in (Shape.CALL, Shape.CLOSURES):
+        if traced.shape in (Shape.CALL, Shape.CLOSURES, Shape.METHOD):
             calls = self._calls(traced, graph)
-            verify.check_boundaries(machine, code, graph, [site for call in calls for site in (call.call, call.behind)])
+            verify.check_calls(machine, code, graph, self._bodies.depths(function), calls)
             return None, (), calls
         entry = entry_site(graph, self._grows, self._emulation)
         exits = exit_sites(graph) if traced.shape is Shape.SPAN else ()
@@ -93,6 +97,8 @@ class FunctionPlanner:
     def _calls(self, traced: TracedFunction, graph: Graph) -> tuple[InnerCall, ...]:
         if traced.shape is Shape.CALL:
             return call_sites(graph, self._address(traced.callee), self._emulation)
+        if traced.shape is Shape.METHOD:
+            return method_sites(graph, self._method(traced.callee), self._emulation)
         targets = {instruction.target for instruction in graph.nodes.values() if instruction.flow is Flow.CALL}
         named = {target: self._program.functions.at(target) for target in targets if target is not None}
         copies = {target for target, function in named.items() if function and function.name in _COPIES}
@@ -103,6 +109,14 @@ class FunctionPlanner:
         """The offsets of the application's functions in a Config."""
         offsets = (self._program.types.offset(TLS, "Config", field) for field in CALLBACKS.values())
         return {offset for offset in offsets if offset is not None}
+
+    def _method(self, name: str) -> InterfaceMethod:
+        """A method of an interface, by the names of its package, of that and its own. ElfError where types are damaged."""
+        package, interface, method = name.split(".")
+        offset = self._program.types.method_offset(package, interface, method)
+        if offset is None:
+            raise Unplannable(f"the program's types don't show {name}")
+        return InterfaceMethod(offset, _WORDS[name])
 
     def _address(self, name: str) -> int:
         functions = self._program.functions.named(name)

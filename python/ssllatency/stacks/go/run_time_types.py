@@ -26,8 +26,10 @@ _KIND_MASK, _UNCOMMON, _EXTRA_STAR = 31, 1, 2
 _FIELDS, _FIELD_COUNT = 56, 64  # of a struct
 _FIELD = struct.Struct("<QQQ")  # name, type, offset: before Go 1.19 shifted left by one, for a flag
 _POINTED_TO = 48
+_METHODS, _METHOD_COUNT, _METHOD_SIZE = 56, 64, 8  # of an interface: each with the offsets of its name and of its type
+MOST_METHODS = 1000
 # In an itab: the interface, the type that implements it.
-_ITAB_TYPE, _ITAB_HASH = 8, 16  # a copy of the type's
+_ITAB_TYPE, _ITAB_HASH, _ITAB_METHODS = 8, 16, 24  # the second a copy of the type's; then the code of each method
 
 
 class Kind(IntEnum):
@@ -119,6 +121,20 @@ class Types:
         struct_ = self.find(package, name)
         found = self.fields(struct_).get(field) if struct_ is not None else None
         return found.offset if found else None
+
+    def method_offset(self, package: str, interface: str, method: str) -> int | None:
+        """The offset in an itab of the method of the interface of that name, whose methods are there in the same order; None
+        where there is no such interface, or method."""
+        type_ = self.find(package, interface, Kind.INTERFACE)
+        names = self._methods(type_) if type_ is not None else []
+        return _ITAB_METHODS + 8 * names.index(method) if names.count(method) == 1 else None
+
+    def _methods(self, interface: int) -> list[str]:
+        """The names of an interface's methods, in their order."""
+        first, count = self._data.pointer(interface + _METHODS), self._data.number(interface + _METHOD_COUNT)
+        if not 0 < count <= MOST_METHODS:
+            return []
+        return [self._text(self._data.number(first + index * _METHOD_SIZE, 4)) for index in range(count)]
 
     def size(self, address: int) -> int:
         """The bytes of a value of the type."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -37,9 +38,11 @@ ARGUMENTS = {
 _GOROUTINE = {"rsp": "r14", "sp": "x28"}
 # The register that has the closure when its code is called, from where that is loaded, and how it is called.
 _CLOSURE = {"rsp": "rdx", "sp": "x26"}
-_LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[rdx\]"), "sp": re.compile(r"ldr (\w+), \[x26\]")}
-_CALLS = {"rsp": "call", "sp": "blr"}
-_FIELD = {"rsp": re.compile(r"mov rdx, qword ptr \[\w+ \+ (\w+)\]"), "sp": re.compile(r"ldr x26, \[\w+, #(\w+)\]")}
+_LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[(\w+)\]"), "sp": re.compile(r"ldr (\w+), \[(\w+)\]")}
+CALLS = {"rsp": "call", "sp": "blr"}
+_FIELDS = {"rsp": re.compile(r"mov \w+, qword ptr \[\w+ \+ (\w+)\]"), "sp": re.compile(r"ldr \w+, \[\w+, #(\w+)\]")}
+# What the runtime's functions that copy what is passed may change.
+_COPY_WRITES = {"rsp": {"rdi", "rsi"}, "sp": {"x16", "x17", "x20", "x21", "x26", "x27", "x30"}}
 # The first word of an error that is returned alone, and of one that is returned behind an int, by machine.
 RESULTS = {"x86-64": ("rax", "rbx"), "aarch64": ("x0", "x1")}
 
@@ -174,7 +177,7 @@ def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tu
     sites = []
     for address, instruction in sorted(graph.nodes.items()):
         if instruction.flow is Flow.CALL and instruction.target == callee:
-            branch = _branch_behind(graph, instruction)
+            branch = branch_behind(graph, instruction)
             if branch is None or {instruction.cost(emulation), branch.cost(emulation)} != {Cost.EMULATED}:
                 raise Unplannable(f"no branch comes first behind its call at {address:#x}")
             sites.append(InnerCall(address, branch.address))
@@ -183,7 +186,7 @@ def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tu
     return _bounded(sites)
 
 
-def _branch_behind(graph: Graph, call: Instruction) -> Instruction | None:
+def branch_behind(graph: Graph, call: Instruction) -> Instruction | None:
     """The first branch behind a call, where a straight line that nothing else enters leads to it."""
     before, address = call.address, call.end
     for _ in range(_LONGEST_HEAD):
@@ -202,19 +205,21 @@ def closure_sites(
     graph: Graph, fields: Collection[int], copies: Collection[int], emulation: Emulation = BASELINE
 ) -> tuple[InnerCall, ...]:
     """The calls of closures that may come from one of these fields, by their offsets. Their code is loaded from the register in
-    which the callee finds the closure: there is the site before the call, or at the call itself where that is emulated. At both
-    the register has the closure, and that call comes next. `copies`: targets of calls that only copy what is passed.
-    Unplannable with the reason where there are none."""
+    which the callee finds the closure: there is the site before the call, or at the call itself where that is emulated, and
+    that register may be set behind the load. At both it has the closure, and that call comes next. `copies`: targets of calls
+    that only copy what is passed. Unplannable with the reason where there are none."""
     sites = []
     instructions = sorted(graph.nodes.values(), key=attrgetter("address"))
     for call in instructions:
         if call.flow is not Flow.INDIRECT_CALL:
             continue
-        load = _load_of_code(graph, call, _before(instructions, call.address), copies)
+        load, closure = _load_of_code(graph, call, _before(instructions, call.address), copies)
         behind = _behind(graph, call, emulation)
-        if load is None or behind is None or _is_of_another_field(graph, _before(instructions, load.address), fields):
+        if load is None or behind is None or _is_of_another_field(graph, _before(instructions, load.address), closure, fields):
             continue
         site = call if call.cost(emulation) is Cost.EMULATED else load
+        if site is load and closure != _CLOSURE[graph.stack_pointer]:
+            continue
         depths = {graph.delta(place.address) for place in (site, call, behind)}
         if site.cost(emulation) is not None and len(depths) == 1:
             sites.append(InnerCall(site.address, behind.address))
@@ -237,25 +242,34 @@ def _before(instructions: Sequence[Instruction], address: int) -> list[Instructi
 
 def _load_of_code(
     graph: Graph, call: Instruction, before: Sequence[Instruction], copies: Collection[int]
-) -> Instruction | None:
-    """The load of the code that is called from the closure: all ways from there lead to the call, and no other does."""
+) -> tuple[Instruction | None, str]:
+    """The load of the code that is called from the closure, and the register that has the closure there: all ways from there
+    lead to the call, and no other does."""
     mnemonic, _, register = call.text.partition(" ")
     closure, loads = _CLOSURE[graph.stack_pointer], _LOADS[graph.stack_pointer]
-    if mnemonic != _CALLS[graph.stack_pointer]:
-        return None
+    if mnemonic != CALLS[graph.stack_pointer]:
+        return None, ""
     between = {call.address}
     for instruction in before:
         loaded = loads.fullmatch(instruction.text)
-        if loaded and loaded[1] == register != closure:
-            return instruction if _is_one_way(graph, instruction, between) else None
+        if loaded and loaded[1] == register != closure == loaded[2]:
+            return (instruction if _is_one_way(graph, instruction, between) else None), closure
         if instruction.copy and instruction.copy[::2] == (register, 64):
             register = instruction.copy[1]
-        elif {register, closure} & instruction.writes and not (instruction.flow is Flow.CALL and instruction.target in copies):
-            return None
+        elif instruction.copy and instruction.copy[::2] == (closure, 64):
+            closure = instruction.copy[1]
+        elif {register, closure} & _written(graph, instruction, copies):
+            return None, ""
         if instruction.flow not in (Flow.NEXT, Flow.BRANCH, Flow.CALL):
-            return None
+            return None, ""
         between.add(instruction.address)
-    return None
+    return None, ""
+
+
+def _written(graph: Graph, instruction: Instruction, copies: Collection[int]) -> AbstractSet[str]:
+    """The registers that the instruction may change, or what it calls."""
+    copying = instruction.flow is Flow.CALL and instruction.target in copies
+    return _COPY_WRITES[graph.stack_pointer] if copying else instruction.writes
 
 
 def _is_one_way(graph: Graph, start: Instruction, between: Collection[int]) -> bool:
@@ -265,15 +279,14 @@ def _is_one_way(graph: Graph, start: Instruction, between: Collection[int]) -> b
     return enclosed and all(branch.target in between for branch in branches)
 
 
-def _is_of_another_field(graph: Graph, before: Sequence[Instruction], fields: Collection[int]) -> bool:
+def _is_of_another_field(graph: Graph, before: Sequence[Instruction], closure: str, fields: Collection[int]) -> bool:
     """Whether the closure comes from elsewhere, as the instruction before says that sets its register. Some come from the
     stack, or as an argument."""
-    closure = _CLOSURE[graph.stack_pointer]
     for instruction in before:
         if instruction.flow in ENDS:
             return False
         if closure in instruction.writes:
-            field = _FIELD[graph.stack_pointer].fullmatch(instruction.text)
+            field = _FIELDS[graph.stack_pointer].fullmatch(instruction.text)
             from_stack = f"[{graph.stack_pointer}" in instruction.text
             return not from_stack and (field is None or int(field[1], 0) not in fields)
     return False
@@ -281,7 +294,7 @@ def _is_of_another_field(graph: Graph, before: Sequence[Instruction], fields: Co
 
 def _behind(graph: Graph, call: Instruction, emulation: Emulation) -> Instruction | None:
     """The first emulated branch behind a call, or else the next instruction."""
-    branch, following = _branch_behind(graph, call), graph.nodes.get(call.end)
+    branch, following = branch_behind(graph, call), graph.nodes.get(call.end)
     if branch is not None and branch.cost(emulation) is Cost.EMULATED:
         return branch
     return following if following is not None and following.cost(emulation) is not None else None

@@ -39,19 +39,21 @@ class Purpose(StrEnum):
 
 
 class Shape(StrEnum):
-    """The sites that a function needs: where calls begin and end, only where they begin, a call that it makes, or those that it
-    makes of closures."""
+    """The sites that a function needs: where calls begin and end, only where they begin, a call that it makes, those that it
+    makes of closures, or one of a method of an interface."""
 
     SPAN = "span"
     ENTRY = "entry"
     CALL = "call"
     CLOSURES = "closures"
+    METHOD = "method"
 
 
 @dataclass(frozen=True)
 class TracedFunction:
     """A function in Go 1.`since` to 1.`until` (0: to the newest). `role`: at which side it runs in handshakes, "" for both;
-    `callee`: of shape CALL, the function that it calls; `always`: every program with crypto/tls has it."""
+    `callee`: the function that it calls, of shape CALL, or the method, of shape METHOD; `always`: every program with crypto/tls
+    has it."""
 
     name: str
     purpose: Purpose
@@ -93,6 +95,15 @@ _CALLERS = (
     (f"{_CLIENTS}).handshake", "client", OLDEST, 0),
     (f"{_CLIENTS}TLS13).readServerCertificate", "client", OLDEST, 0),
 )
+# Those that sign, before Go 1.26 by a method of the key's, whatever that is; and what decrypts by one.
+SIGNS, DECRYPTS = "crypto.Signer.Sign", "crypto.Decrypter.Decrypt"
+_SIGNERS = (
+    (f"{TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", "server"),
+    (f"{_SERVERS}TLS13).sendServerCertificate", "server"),
+    (f"{_CLIENTS}).doFullHandshake", "client"),
+    (f"{_CLIENTS}TLS13).sendClientCertificate", "client"),
+)
+_DECRYPTER = f"{TLS}.rsaKeyAgreement.processClientKeyExchange"
 _EXCHANGES = (("hybridKeyExchange", 26), ("ecdhKeyExchange", 26), ("mlkem1024KeyExchange", 27))
 
 FUNCTIONS: tuple[TracedFunction, ...] = (
@@ -101,12 +112,14 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction(f"{TLS}.(*Conn).Read", Purpose.READ, always=True),
     TracedFunction(f"{TLS}.(*Conn).Write", Purpose.WRITE, always=True),
     TracedFunction(f"{TLS}.(*Conn).Close", Purpose.CLOSE, always=True),
-    # Private keys: all signers at once since Go 1.26, also those outside of the standard library; Go 1.25 has the function, but
-    # its handshakes don't call it.
+    # Private keys: those of the standard library, and all at once, also those outside of it. Go 1.25 has SignMessage, but its
+    # handshakes don't call it.
     *_all(Purpose.PRIVATE_KEY, "crypto/rsa.(*PrivateKey).Sign", "crypto/rsa.(*PrivateKey).Decrypt"),
     *_all(Purpose.PRIVATE_KEY, "crypto/ecdsa.(*PrivateKey).Sign", "crypto/ed25519.PrivateKey.Sign"),
     *_all(Purpose.PRIVATE_KEY, "crypto/mldsa.(*PrivateKey).Sign", since=27),
     *_all(Purpose.PRIVATE_KEY, "crypto.SignMessage", since=26),
+    *(TracedFunction(name, Purpose.PRIVATE_KEY, Shape.METHOD, role, callee=SIGNS, until=25) for name, role in _SIGNERS),
+    TracedFunction(_DECRYPTER, Purpose.PRIVATE_KEY, Shape.METHOD, "server", callee=DECRYPTS),
     # Key exchange: of TLS 1.3.
     *_all(Purpose.KEY_EXCHANGE, f"{TLS}.generateECDHEParameters", until=19),
     *_all(Purpose.KEY_EXCHANGE, f"{TLS}.(*x25519Parameters).SharedKey", f"{TLS}.(*nistParameters).SharedKey", until=19),

@@ -15,7 +15,7 @@ from ssllatency.code.boundaries import boundaries
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import Flow
 from ssllatency.stacks.go.body import Depths
-from ssllatency.stacks.go.sites import EntrySite
+from ssllatency.stacks.go.sites import EntrySite, InnerCall
 
 _RETURNS = {"x86-64": (b"\xc3", b"\xc2"), "aarch64": (bytes.fromhex("c0035fd6"),)}
 
@@ -42,6 +42,14 @@ def check_entry(machine: str, code: bytes, graph: Graph, depths: Depths, entry: 
     check_boundaries(machine, code, graph, [entry.address])
     _check_depths(depths, [entry.address])
     _walk(graph, depths.recoveries, entry, graph.ways_out())
+
+
+def check_calls(machine: str, code: bytes, graph: Graph, depths: Depths, calls: Collection[InnerCall]) -> None:
+    """Unplannable, where these aren't sites around calls within the function: at both the stack is as deep."""
+    check_boundaries(machine, code, graph, [site for call in calls for site in (call.call, call.behind)])
+    for call in calls:
+        if depths.at(call.call) is None or depths.at(call.call) != depths.at(call.behind):
+            raise Unplannable(f"its table of stack depths has another behind its call at {call.call:#x}")
 
 
 def check_boundaries(machine: str, code: bytes, graph: Graph, sites: Collection[int]) -> None:

@@ -101,7 +101,8 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     } <= phases.keys()
     assert {call.operation for call in plan.calls if call.phase is Phase.PRIVATE_KEY} == {"sign", "decrypt"}
     assert {call.operation for call in plan.calls if call.phase is not Phase.PRIVATE_KEY} == {""}
-    assert ("crypto/tls.(*ecdheKeyAgreement).generateServerKeyExchange" in phases) <= ("crypto.SignMessage" in phases)
+    exchanges = {call.callee for call in plan.calls if call.phase is Phase.KEY_EXCHANGE}
+    assert ("crypto/tls.(*ecdheKeyAgreement).generateServerKeyExchange" in exchanges) == ("crypto.SignMessage" in phases)
     assert {probe.role for probe in plan.chosen} == {Role.EXIT}
     assert {probe.instruction for probe in plan.chosen} == {"ret"}
     assert {*plan.chosen} <= {*plan.probes()}
@@ -118,6 +119,22 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     assert Label.SIGNATURE in places_of(whole)
 
 
+def test_keys_that_are_not_of_the_standard_library_are_planned(name: str) -> None:
+    """Since Go 1.26 one function signs with any of them; what decrypts still calls its method."""
+    calls = [call for call in plan_handshake(program(name).image).calls if call.phase is Phase.PRIVATE_KEY]
+    anybodys = {(call.callee.removeprefix("crypto/tls."), call.operation): len(call.ends) for call in calls}
+    methods = {
+        ("(*ecdheKeyAgreement).generateServerKeyExchange", "sign"): 1,
+        ("(*serverHandshakeStateTLS13).sendServerCertificate", "sign"): 1,
+        ("(*clientHandshakeState).doFullHandshake", "sign"): 1,
+        ("(*clientHandshakeStateTLS13).sendClientCertificate", "sign"): 1,
+    }
+    wanted = {("rsaKeyAgreement.processClientKeyExchange", "decrypt"): 1, **(methods if minor_of(name) < 26 else {})}
+    own = {key: ends for key, ends in anybodys.items() if not key[0].startswith("crypto")}
+    assert own == wanted
+    assert (("crypto.SignMessage", "sign") in anybodys) == (minor_of(name) >= 26)
+
+
 def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     """Before Go 1.21 a call begins where the branch of the stack's check isn't taken."""
     image = program("1.18.10-amd64").image
@@ -127,6 +144,10 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     [begins], bits = sites["at_go_phase"], abi.PhaseCookie
     *keys, wait = sorted((cookie for _, cookie in begins), key=lambda cookie: cookie & 15 == abi.Part.WAIT_PEER)
     assert wait & 15 == abi.Part.WAIT_PEER
+    anybodys = [cookie for cookie in keys if not cookie >> bits.KEY & 3]
+    assert {cookie >> bits.OPERATION & 3 for cookie in anybodys} == {abi.KeyOperation.SIGN, abi.KeyOperation.DECRYPT}
+    assert {cookie >> bits.CONDITIONAL & 1 for cookie in anybodys} == {0}
+    keys = [cookie for cookie in keys if cookie not in anybodys]
     assert {cookie >> bits.KEY & 3 for cookie in keys} == {abi.GoKey.RSA, abi.GoKey.ECDSA, abi.GoKey.ED25519}
     assert {cookie >> bits.CONDITION & 15 for cookie in keys} == {6}
     assert {(cookie >> bits.CONDITIONAL & 1, cookie >> bits.TAKEN & 1) for cookie in keys} == {(1, 0)}

@@ -21,7 +21,14 @@ from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
 PUSH, POP = b"\x55", b"\x5d"
 MOV_RAX = bytes.fromhex("4889c0")  # mov %rax,%rax: writes an argument
 X86 = "x86-64"
-OTHERS = ("runtime.morestack_noctxt", "runtime.netpollblock", "runtime.panicIndex", "runtime.deferreturn", "other")
+OTHERS = (
+    "runtime.morestack_noctxt",
+    "runtime.netpollblock",
+    "runtime.duffcopy",
+    "runtime.panicIndex",
+    "runtime.deferreturn",
+    "other",
+)
 
 
 def planned(code: Code, machine: str = X86, shape: Shape = Shape.SPAN, callee: str = "") -> FunctionPlan:
@@ -222,6 +229,74 @@ def test_a_closure_of_another_field_is_no_callback() -> None:
     assert len(planned(checked("f", X86, passed), X86, Shape.CLOSURES).calls) == 1
 
 
+def test_a_closure_may_be_kept_in_another_register_while_what_is_passed_is_copied() -> None:
+    """On aarch64, where what copies it changes the register in which the callee finds the closure."""
+    field, load = bytes.fromhex("011c40f9"), bytes.fromhex("220040f9")  # ldr x1,[x0,#0x38]; ldr x2,[x1]
+    copy, passed, call = To(b"\0\0\0\x94", "runtime.duffcopy", 26), bytes.fromhex("fa0301aa"), bytes.fromhex("40003fd6")
+    parts: list[Part] = [field, load, copy, passed, call]
+    found = planned(checked("f", "aarch64", parts), "aarch64", Shape.CLOSURES)
+    assert [found.calls[0].behind - found.calls[0].call, found.obstacle] == [4, ""]
+    for changed in (
+        [field, load, To(b"\0\0\0\x94", "other", 26), passed, call],
+        [bytes.fromhex("1a1c40f9"), bytes.fromhex("420340f9"), copy, call],  # ldr x26,[x0,#0x38]; ldr x2,[x26]
+        [field, bytes.fromhex("620040f9"), passed, call],  # ldr x2,[x3]
+        [bytes.fromhex("011040f9"), load, passed, call],  # ldr x1,[x0,#0x20]
+    ):
+        assert planned(checked("f", "aarch64", changed), "aarch64", Shape.CLOSURES).calls == ()
+
+
+SIGN = "crypto.Signer.Sign"
+LOADED = {X86: bytes.fromhex("4d8b642420"), "aarch64": bytes.fromhex("081140f9")}  # from 0x20 in the itab
+CALLED = {X86: bytes.fromhex("41ffd4"), "aarch64": bytes.fromhex("00013fd6")}
+PASSED = {
+    X86: [bytes.fromhex(part) for part in ("31c0", "31db", "31c9", "31ff", "31f6", "4531c0", "4531c9", "4531d2")],
+    "aarch64": [(0xD2800000 + register).to_bytes(4, "little") for register in range(8)],
+}
+TESTED: dict[str, list[Part]] = {X86: [TEST, To(JE, "early")], "aarch64": [To(b"\0\0\0\xb4", "early", 19)]}
+
+
+def signing(parts: Sequence[Part], machine: str = X86, name: str = SIGN) -> FunctionPlan:
+    return planned(checked("f", machine, parts), machine, Shape.METHOD, name)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_call_of_a_method_is_seen_by_its_place_in_the_itab(machine: str) -> None:
+    """On x86-64 where its code is loaded, or at an emulated instruction since; on aarch64 at the call itself."""
+    before, behind = [LOADED[machine], *PASSED[machine]], [CALLED[machine], *TESTED[machine]]
+    found = signing([*before, *behind], machine)
+    assert found.obstacle == ""
+    (call,) = found.calls
+    sizes = {"load": len(b"".join([LOADED[X86], *PASSED[X86], CALLED[X86], TEST])), "call": 4}
+    assert call.behind - call.call == sizes["load" if machine == X86 else "call"]
+    (later,) = signing([*before, NOP[machine], *behind], machine).calls
+    assert later.behind - later.call == (len(NOP[X86] + CALLED[X86] + TEST) if machine == X86 else 4)
+
+
+LOAD, CALL_IT, PASS = LOADED[X86], CALLED[X86], PASSED[X86]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([*PASS, CALL_IT, *TESTED[X86]], "no calls of the method"),
+        ([LOAD, *PASS[1:], CALL_IT, *TESTED[X86]], "no calls of the method"),
+        ([bytes.fromhex("4d8b642418"), *PASS, CALL_IT, *TESTED[X86]], "no calls of the method"),
+        ([LOAD, *PASS, TEST, To(JE, "early"), CALL_IT, *TESTED[X86]], "no calls of the method"),
+        ([LOAD, *PASS, CALL_IT, *TESTED[X86]] * 2, "2 calls of the method"),
+        ([LOAD, *PASS, CALL_IT, To(CALL, "other", 4), *TESTED[X86]], "no branch comes first"),
+    ],
+)
+def test_what_may_be_another_method_is_refused(parts: Sequence[Part], reason: str) -> None:
+    """One whose code comes from elsewhere, that gets less, or that isn't the only one."""
+    found = signing(parts)
+    assert (found.calls, reason in found.obstacle) == ((), True), found.obstacle
+
+
+def test_a_method_of_an_interface_that_the_program_does_not_have_is_refused() -> None:
+    for name in ("crypto.Signer.Verify", "crypto.Decrypter.Decrypt"):
+        assert signing([LOAD, *PASS, CALL_IT, *TESTED[X86]], name=name).obstacle == f"the program's types don't show {name}"
+
+
 @pytest.mark.parametrize("shape", [Shape.CALL, Shape.CLOSURES])
 def test_a_function_with_more_calls_than_any_is_refused(shape: Shape) -> None:
     """Each would be a probe."""
@@ -230,7 +305,7 @@ def test_a_function_with_more_calls_than_any_is_refused(shape: Shape) -> None:
     body: list[Part] = [field, load, argument, call] if shape is Shape.CLOSURES else wait
 
     def calls(number: int) -> FunctionPlan:
-        code = Code("f", [PUSH, *(body * number), POP, RET[X86]], [(1, 0)])
+        code = Code("f", [PUSH, *(body * number), POP, RET[X86]], [(1, 0), (1 << 14, 8)])
         return planned(code, X86, shape, callee="other")
 
     assert len(calls(MAX_CALLS).calls) == MAX_CALLS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ssllatency.stacks.base import PhaseSites
 from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
-from ssllatency.stacks.go.traced_functions import NEWEST, OLDEST, Purpose, TracedFunction, functions_of
+from ssllatency.stacks.go.traced_functions import DECRYPTS, NEWEST, OLDEST, Purpose, TracedFunction, functions_of
 from ssllatency.stacks.phases import MissingPart, Phase, Runtime, Transport
 
 # A wait says by itself whether it is one for the peer's bytes or for its window.
@@ -24,7 +24,7 @@ _PARTS: dict[Purpose, Phase | Transport | Runtime] = {
     Purpose.COLLECTION: Runtime.COLLECTION,
 }
 _NAMED_HOSTS = 3  # functions into which one is inlined, in a sentence
-_DECRYPTS = "crypto/rsa.(*PrivateKey).Decrypt"
+_DECRYPT = {DECRYPTS, "crypto/rsa.(*PrivateKey).Decrypt"}
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def _unseen(planned: FunctionPlan) -> Iterator[MissingPart]:
 
 def _sites(part: Phase | Transport | Runtime, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
     start, end = planned.address, planned.address + planned.size
+    operation = ("decrypt" if {traced.name, traced.callee} & _DECRYPT else "sign") if part is Phase.PRIVATE_KEY else ""
     for call in planned.calls:
-        yield PhaseSites(part, traced.name, start, end, call.call, (call.behind,))
+        yield PhaseSites(part, traced.name, start, end, call.call, (call.behind,), operation=operation)
     if planned.entry and planned.exits:
         entry = planned.entry
-        operation = ("decrypt" if traced.name == _DECRYPTS else "sign") if part is Phase.PRIVATE_KEY else ""
         yield PhaseSites(part, traced.name, start, end, entry.address, planned.exits, entry.not_taken, operation)
