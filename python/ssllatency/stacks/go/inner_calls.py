@@ -23,7 +23,7 @@ from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow, Instruction
 from ssllatency.stacks.go.sites import ARGUMENTS, CALLS, InnerCall, branch_behind
 
 _LONGEST = 32  # instructions of a straight line that ends in a call
-_LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[\w+ \+ (\w+)\]"), "sp": re.compile(r"ldr (\w+), \[\w+, #(\w+)\]")}
+_LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[\w+ \+ (0x\w+|\d+)\]"), "sp": re.compile(r"ldr (\w+), \[\w+, #(\w+)\]")}
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ _GOROUTINE = {"rsp": "r14", "sp": "x28"}
 _CLOSURE = {"rsp": "rdx", "sp": "x26"}
 _LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[(\w+)\]"), "sp": re.compile(r"ldr (\w+), \[(\w+)\]")}
 CALLS = {"rsp": "call", "sp": "blr"}
-_FIELDS = {"rsp": re.compile(r"mov \w+, qword ptr \[\w+ \+ (\w+)\]"), "sp": re.compile(r"ldr \w+, \[\w+, #(\w+)\]")}
+_FIELDS = {"rsp": re.compile(r"mov \w+, qword ptr \[\w+ \+ (0x\w+|\d+)\]"), "sp": re.compile(r"ldr \w+, \[\w+, #(\w+)\]")}
 # What the runtime's functions that copy what is passed may change.
 _COPY_WRITES = {"rsp": {"rdi", "rsi"}, "sp": {"x16", "x17", "x20", "x21", "x26", "x27", "x30"}}
 # The first word of an error that is returned alone, and of one that is returned behind an int, by machine.

@@ -225,6 +225,8 @@ def test_what_may_be_another_call_is_no_callback(more: Sequence[Part], why: str)
 def test_a_closure_of_another_field_is_no_callback() -> None:
     other = [bytes.fromhex(part) for part in ("488b5020", "488b0a", "ffd1")]  # mov 0x20(%rax),%rdx
     assert planned(checked("f", X86, other), X86, Shape.CLOSURES).calls == ()
+    indexed = [bytes.fromhex(part) for part in ("488b1408", "488b0a", "ffd1")]  # mov (%rax,%rcx),%rdx
+    assert planned(checked("f", X86, indexed), X86, Shape.CLOSURES).calls == ()
     passed = [bytes.fromhex(part) for part in ("488b542420", "488b0a", "ffd1")]  # mov 0x20(%rsp),%rdx
     assert len(planned(checked("f", X86, passed), X86, Shape.CLOSURES).calls) == 1
 
@@ -281,6 +283,7 @@ LOAD, CALL_IT, PASS = LOADED[X86], CALLED[X86], PASSED[X86]
         ([*PASS, CALL_IT, *TESTED[X86]], "no calls of the method"),
         ([LOAD, *PASS[1:], CALL_IT, *TESTED[X86]], "no calls of the method"),
         ([bytes.fromhex("4d8b642418"), *PASS, CALL_IT, *TESTED[X86]], "no calls of the method"),
+        ([bytes.fromhex("4d8b2404"), *PASS, CALL_IT, *TESTED[X86]], "no calls of the method"),  # mov (%r12,%rax),%r12
         ([LOAD, *PASS, TEST, To(JE, "early"), CALL_IT, *TESTED[X86]], "no calls of the method"),
         ([LOAD, *PASS, CALL_IT, *TESTED[X86]] * 2, "2 calls of the method"),
         ([LOAD, *PASS, CALL_IT, To(CALL, "other", 4), *TESTED[X86]], "no branch comes first"),

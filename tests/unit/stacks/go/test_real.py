@@ -20,7 +20,7 @@ from ssllatency.stacks.implementations import tls_inside
 TOP = Path(__file__).resolve().parents[4]
 BUILT = TOP / "build" / "go"
 COLLECTOR = TOP / "build/collector/collector/usr/bin/collector"
-NEEDED = ("1.18.10-amd64", "1.27.3-amd64-pie", "local-arm64")
+NEEDED = ("1.18.10-amd64", "1.18.10-arm64", "1.27.3-amd64-pie", "local-arm64")
 OTHERS = sorted({path.name.removesuffix(".made") for path in BUILT.glob("*.made") if path.name[:5] != "mode-"} - {*NEEDED})
 # Fields of a connection; they move in nearly every version.
 OFFSETS = {
