@@ -301,6 +301,33 @@ struct ssll_datagrams {
 	__u32 several; /* 1: there is another */
 };
 
+enum ssll_quic_size {
+	SSLL_QUIC_ID_BYTES = 20, /* of a connection ID, at most: RFC 9000, 17.2 */
+};
+
+/* A connection ID that a server of QUIC has chosen for itself. What is beyond its length is 0. */
+struct ssll_quic_id {
+	__u32 tgid;
+	__u8 length;
+	__u8 bytes[SSLL_QUIC_ID_BYTES];
+	__u8 pad[3];
+};
+
+/* The ID that a handshake goes by. `began_ns`: of the handshake, which no later one of the same SSL has. */
+struct ssll_quic_name {
+	__u64 began_ns;
+	struct ssll_quic_id id;
+	__u32 pad;
+};
+
+/* Where the first packet with such an ID has gone: its `port` is this side's, 0: none has yet. `began_ns` comes first, and so
+ * is read last. */
+struct ssll_quic_peer {
+	__u64 began_ns;
+	struct ssll_endpoint endpoint;
+	__u32 pad;
+};
+
 /* Operations that the plan of a run doesn't number, as cookies of calls have them. */
 enum ssll_operation {
 	SSLL_OPERATION_FREE = 253,          /* what frees an SSL: only its entry has a site, for at_exit */
@@ -645,7 +672,9 @@ struct ssll_handshake_counters {
 	__u64 without_socket;     /* handshakes of servers of which no socket is known */
 	__u64 slept_of_go;        /* handshakes that `slept` counts, of goroutines */
 	__u64 watches_datagrams_ns; /* written by user space: since when it is told what is received; 0: it isn't */
-	__u64 without_port;         /* processes that serve over QUIC, where ports are asked for */
+	__u64 without_port;         /* handshakes of servers over QUIC whose port wasn't known, though packets were watched */
+	__u64 over_quic;            /* handshakes of servers over QUIC */
+	__u64 watches_packets_ns;   /* written by user space: since when it is told what is sent; 0: not yet, 1: it can't be */
 	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */
 	__u64 ahead_ns;             /* which is a little more where the thread had run for a little, */
 	__u64 ahead_before_ns;      /* and that of the time before */
@@ -668,6 +697,9 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_datagrams) == 16, "datagrams");
+_Static_assert(sizeof(struct ssll_quic_id) == 28, "quic id");
+_Static_assert(sizeof(struct ssll_quic_name) == 40, "quic name");
+_Static_assert(sizeof(struct ssll_quic_peer) == 24, "quic peer");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
 _Static_assert(sizeof(struct ssll_call_slot) == 24, "call slot");
@@ -686,7 +718,7 @@ _Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
 _Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
 _Static_assert(sizeof(struct ssll_served_key) == 16, "served key");
 _Static_assert(sizeof(struct ssll_served) == 32, "served");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 256, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 272, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

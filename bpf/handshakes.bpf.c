@@ -75,6 +75,22 @@ int at_signing(struct pt_regs *ctx)
 	return note_signing(argument(ctx, 0), argument(ctx, 4));
 }
 
+SEC("uprobe")
+int at_message(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
+	return note_message(argument(ctx, 1), argument(ctx, 2));
+}
+
+SEC("uprobe")
+int at_go_parameters(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
+	return note_go_parameters(ctx);
+}
+
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
 SEC("uprobe")
 int at_software(struct pt_regs *ctx)
@@ -164,6 +180,13 @@ int at_datagram(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	return note_datagram(ctx->args[0], ctx->args[1]);
+}
+
+SEC("raw_tracepoint/net_dev_queue")
+int at_packet(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_packet(ctx->args[0]);
 }
 
 SEC("raw_tracepoint/tcp_rcv_space_adjust")

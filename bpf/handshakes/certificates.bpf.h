@@ -462,10 +462,9 @@ static __always_inline bool keeps_x509(const struct ssll_library *library)
 	return library->paths[SSLL_PLACE_OF_CERTIFICATE].length && library->paths[SSLL_PLACE_OF_SIGNATURE_BITS].length;
 }
 
-/* A handshake of a server is over. `socket`: the kernel's address of its socket, as long as that is its; 0 not known. `chosen`:
- * as ssll_handshake has it. */
+/* A handshake of a server is over. `port`: this side's, 0 not known. `chosen`: as ssll_handshake has it. */
 __noinline int note_certificate(
-        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 socket, __u64 chosen)
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u32 port, __u64 chosen)
 {
 	struct ssll_served_key key = {.tgid = this_process()};
 	__u64 at = 0;
@@ -488,8 +487,7 @@ __noinline int note_certificate(
 		count(&handshake_counters.untold);
 		return 0;
 	}
-	if (socket)
-		key.port = port_of((struct sock *)socket);
+	key.port = port;
 	key.name_known = is_known(labels, SSLL_LABEL_SNI);
 	key.name = labels->values[SSLL_LABEL_SNI];
 	add_served(&key, chosen, labels->ending == SSLL_ENDING_SUCCESS);

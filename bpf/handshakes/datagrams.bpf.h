@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * At which port handshakes over QUIC come in, whose packets the application reads. Their first one comes from a peer that isn't
- * known yet, so by a UDP socket that isn't connected. Where all that a process has received by such ones since it was watched
- * came at one port, so did that packet. From when on a second port is seen, handshakes have none.
+ * At which port handshakes over QUIC come in, where what is sent doesn't tell (handshakes/quic_peers.bpf.h). Their first packet
+ * comes from a peer that isn't known yet, so by a UDP socket that isn't connected. Where all that a process has received by
+ * such ones since it was watched came at one port, so did that packet. From when on a second port is seen, handshakes have
+ * none.
  *
  * Nothing is watched before a process is seen to serve over QUIC. A packet may have been received before that and wait to be
  * dealt with, so that only handshakes count that begin a while later.
@@ -15,7 +16,7 @@
 
 #define WATCHED_LONG_NS 1000000000ULL
 
-/* By process; many, where ports are asked for. */
+/* By process that serves over QUIC; many, where ports are wanted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -27,8 +28,7 @@ static __always_inline void watch_datagrams(__u32 tgid)
 {
 	struct ssll_datagrams none = {.since_ns = bpf_ktime_get_ns()};
 
-	if (!bpf_map_update_elem(&datagrams, &tgid, &none, BPF_NOEXIST))
-		count(&handshake_counters.without_port);
+	bpf_map_update_elem(&datagrams, &tgid, &none, BPF_NOEXIST);
 }
 
 /* The port at which a handshake came in that began then, over QUIC; 0 where that isn't known. */

@@ -7,13 +7,12 @@
 #define HANDSHAKES_ENDING_BPF_H
 
 #include "handshakes/certificates.bpf.h"
-#include "handshakes/datagrams.bpf.h"
 #include "handshakes/endpoints.bpf.h"
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
+#include "handshakes/quic_peers.bpf.h"
 #include "handshakes/tables.bpf.h"
 #include "handshakes/waits.bpf.h"
-#include "labels/quic.bpf.h"
 #include "running/blocking.bpf.h"
 #include "running/reads.bpf.h"
 #include "stacks/outcome.bpf.h"
@@ -113,6 +112,14 @@ static __always_inline __u64 own_socket(const struct ssll_handshake *handshake, 
 	return in_call && !(handshake->flags & SSLL_FLAG_FED) ? handshake->socket : 0;
 }
 
+/* The port of this side of that socket; 0 not known. */
+static __always_inline __u32 port_of_own(const struct ssll_handshake *handshake, bool in_call)
+{
+	__u64 socket = own_socket(handshake, in_call);
+
+	return socket ? port_of((struct sock *)socket) : 0;
+}
+
 /* How a handshake ended, in a word that functions which aren't inlined return. `in_call`: a call of it has just come back,
  * which none has of one that is freed. */
 union handshake_end {
@@ -141,32 +148,47 @@ static __always_inline struct ssll_cause_key cause_of(const struct ssll_handshak
 	return cause;
 }
 
-/* A socket of TCP that its thread has read isn't one's over QUIC, whatever it was taken for. */
-static __always_inline void disown_of_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
+/* Whether a handshake goes over QUIC. A socket of TCP that its thread has read isn't such a one's, whatever it was taken for.
+ */
+static __always_inline bool disown_of_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
 {
 	struct ssll_thread *thread = find_thread();
 
 	if (own_socket(handshake, true) || !is_of_quic(ssl, library)) /* what a library reads itself is TCP */
-		return;
+		return false;
 	if (thread)
 		thread->speaks_quic = 1;
 	if (!handshake->socket)
-		return;
+		return true;
 	forget_arrivals(handshake);
 	disown(handshake);
 	handshake->flags &= ~(SSLL_FLAG_PEER * (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED));
+	return true;
 }
 
-static __always_inline void find_port_of_quic(
-        const struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+/* Labels a server's handshake over QUIC with its port and its peer, by what was sent, or with its port, by what was received.
+ * Returns the port that what was sent tells; 0: none. Not inlined: it has most of its own on the stack. */
+static __noinline __u32 label_quic(__u64 ssl, __u64 began_ns, struct ssll_labels *labels)
 {
+	__u64 watched_ns = *(volatile __u64 *)&handshake_counters.watches_packets_ns;
+	struct ssll_endpoint endpoint = {};
 	__u32 port;
 
-	if (!is_asked_for(SSLL_LABEL_PORT) || is_known(labels, SSLL_LABEL_PORT) || !is_of_quic(ssl, library))
-		return;
-	port = port_of_datagrams(handshake->began_ns);
+	count(&handshake_counters.over_quic);
+	if (take_quic_peer(ssl, began_ns, &endpoint)) {
+		set_endpoint(labels, &endpoint);
+		if (!is_asked_for(SSLL_LABEL_PORT))
+			labels->values[SSLL_LABEL_PORT] = 0;
+		return endpoint.port;
+	}
+	if (!is_asked_for(SSLL_LABEL_PORT))
+		return 0;
+	if (watched_ns && began_ns > watched_ns + WATCHED_LONG_NS)
+		count(&handshake_counters.without_port);
+	port = port_of_datagrams(began_ns);
 	if (port)
 		set_label(labels, SSLL_LABEL_PORT, port);
+	return 0;
 }
 
 /* Counts under its labels and its ending a handshake that is over and was seen whole. */
@@ -176,10 +198,10 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 	struct ssll_labels labels = {.ending = how->ending, .library = handshake->library};
 	bool of_go = handshake->flags & SSLL_FLAG_GOROUTINE; /* which no more probes would tell more of */
 	struct ssll_cause_key cause;
-	bool server = how->server;
+	bool server = how->server, over_quic = disown_of_quic(handshake, ssl, library);
 	__u64 state = 0;
+	__u32 port;
 
-	disown_of_quic(handshake, ssl, library);
 	cause = cause_of(handshake, how);
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT) {
 		count(&handshake_counters.slept);
@@ -207,11 +229,9 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 		set_label(&labels, SSLL_LABEL_SIGNATURE, handshake->signature);
 	read_names(ssl, library, &labels);
 	find_endpoint(ssl, library, server, how->in_call, &labels);
-	if (server)
-		find_port_of_quic(handshake, ssl, library, &labels);
+	port = server && over_quic ? label_quic(ssl, handshake->began_ns, &labels) : port_of_own(handshake, how->in_call);
 	if (server && handshake_config.certificates)
-		note_certificate(ssl, library, &labels, own_socket(handshake, how->in_call),
-		        handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);
+		note_certificate(ssl, library, &labels, port, handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);

@@ -428,8 +428,7 @@ class Shared(IntEnum):
     TEXTS = 7
     CERTIFICATES = 8
     SERVED = 9
-    COMBINATIONS = 10
-    TABLES = 11
+    TABLES = 10
 
 
 class Shut(IntEnum):
@@ -475,7 +474,6 @@ class TableSize(IntEnum):
     CAUSES = 1024
     KEYS = 256
     MIX = 1024
-    COMBINATIONS = 512
     POLLERS = 1024
 
 
@@ -595,26 +593,6 @@ class Border(ctypes.Structure):
 assert ctypes.sizeof(Border) == 48
 
 
-class OpenCall(ctypes.Structure):
-    _fields_ = (
-        ("ssl", ctypes.c_uint64),
-        ("outer", ctypes.c_uint64),
-    )
-
-
-assert ctypes.sizeof(OpenCall) == 16
-
-
-class CallSlot(ctypes.Structure):
-    _fields_ = (
-        ("tag", ctypes.c_uint64),
-        ("call", OpenCall),
-    )
-
-
-assert ctypes.sizeof(CallSlot) == 24
-
-
 class CauseKey(ctypes.Structure):
     _fields_ = (
         ("error", ctypes.c_uint32),
@@ -654,18 +632,6 @@ class CertificateKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(CertificateKey) == 40
-
-
-class CombinationKey(ctypes.Structure):
-    _fields_ = (
-        ("tgid", ctypes.c_uint32),
-        ("library", ctypes.c_uint16),
-        ("known", ctypes.c_uint16),
-        ("values", ctypes.c_uint32 * 6),
-    )
-
-
-assert ctypes.sizeof(CombinationKey) == 32
 
 
 class Config(ctypes.Structure):
@@ -925,14 +891,13 @@ class HandshakeCounters(ctypes.Structure):
         ("ahead_since_ns", ctypes.c_uint64),
         ("ahead_ns", ctypes.c_uint64),
         ("ahead_before_ns", ctypes.c_uint64),
-        ("calls_spilled", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
         ("unexplained", ctypes.c_uint64),
         ("untold", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 256
+assert ctypes.sizeof(HandshakeCounters) == 248
 
 
 class HandshakeKey(ctypes.Structure):
@@ -1017,11 +982,11 @@ assert ctypes.sizeof(Hits) == 32
 
 class Holding(ctypes.Structure):
     _fields_ = (
-        ("entries", ctypes.c_uint64 * 11),
+        ("entries", ctypes.c_uint64 * 10),
     )
 
 
-assert ctypes.sizeof(Holding) == 88
+assert ctypes.sizeof(Holding) == 80
 
 
 class KeyUse(ctypes.Structure):
@@ -1097,6 +1062,16 @@ class Notice(ctypes.Structure):
 
 
 assert ctypes.sizeof(Notice) == 16
+
+
+class OpenCall(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("outer", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(OpenCall) == 16
 
 
 class Poller(ctypes.Structure):

@@ -251,4 +251,21 @@ static __always_inline int note_go_certificate(const struct pt_regs *ctx)
 	return 0;
 }
 
+/* A connection over QUIC has got its parameters, a slice of bytes, from its application. */
+static __always_inline int note_go_parameters(const struct pt_regs *ctx)
+{
+	__u64 connection = 0, at = go_result(ctx, 0), length = go_result(ctx, 1);
+	struct ssll_handshake *handshake;
+	struct ssll_library *library;
+	bool server = false;
+
+	if (!watches_packets() || length > MOST_MESSAGE_BYTES || at >> 48)
+		return 0;
+	handshake = goroutines_handshake(ctx, &connection);
+	library = handshake ? library_of(handshake->library) : NULL;
+	if (!library || !read_side(connection, library, &server) || !server)
+		return 0;
+	return tell_quic_id(connection, handshake->began_ns, at << 16 | length);
+}
+
 #endif

@@ -217,15 +217,21 @@ def _handshake(field: Field, file_size: int) -> HandshakeSites:
         state_machine=_state_machine(record["state_machine"], file_size),
         within_data=record["within_data"].flag(),
         errors=tuple(_error(error, file_size) for error in record["errors"].items(_MOST_ITEMS)),
-        wake=None if record["wake"].value is None else _bare_probe(record["wake"], file_size, Role.ENTRY),
+        wake=_entry(record["wake"], file_size),
         chosen=tuple(_bare_probe(probe, file_size, Role.EXIT) for probe in record["chosen"].items(_MOST_ITEMS)),
-        signs=None if record["signs"].value is None else _bare_probe(record["signs"], file_size, Role.ENTRY),
+        signs=_entry(record["signs"], file_size),
+        transcript=_entry(record["transcript"], file_size),
+        parameters=tuple(_bare_probe(probe, file_size, Role.EXIT) for probe in record["parameters"].items(_MOST_ITEMS)),
         labels={label.name().text(_LONGEST_TEXT): _path(label) for _, label in record["labels"].members()},
         missing=tuple(_missing_part(missing) for missing in record["missing"].items(_MOST_ITEMS)),
         code=_code_ranges(record["code"], file_size),
     )
     _check_code(record["code"], sites.code, sites.probes())
     return sites
+
+
+def _entry(site: Field, file_size: int) -> Probe | None:
+    return None if site.value is None else _bare_probe(site, file_size, Role.ENTRY)
 
 
 def _bare_probe(site: Field, file_size: int, role: Role) -> Probe:

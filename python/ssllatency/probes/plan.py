@@ -246,7 +246,9 @@ class HandshakeSites:
     function that `wakes` of a Library names, with the first three arguments in their registers; `chosen` are the returns of the
     function that chooses the certificate that a server serves, and returns it; `signs` is the entry of the function that signs
     for a handshake, with what leads to its certificates in the first argument's register, and the algorithm's code point in the
-    fifth's; `labels` are fields of a connection by name; `code` holds every site.
+    fifth's; `transcript` is the entry of the function that adds a message to a handshake's transcript, with its address and its
+    length in the second and third argument's registers; `parameters` are the returns of the function that gives the transport
+    parameters of QUIC, as a slice; `labels` are fields of a connection by name; `code` holds every site.
     """
 
     calls: tuple[PhaseCall, ...] = ()
@@ -258,6 +260,8 @@ class HandshakeSites:
     wake: Probe | None = None
     chosen: tuple[Probe, ...] = ()
     signs: Probe | None = None
+    transcript: Probe | None = None
+    parameters: tuple[Probe, ...] = ()
     labels: Mapping[str, FieldPath] = field(default_factory=dict)
     missing: tuple[MissingPart, ...] = ()
     code: tuple[CodeRange, ...] = ()
@@ -275,6 +279,9 @@ class HandshakeSites:
         yield from self.chosen
         if self.signs:
             yield self.signs
+        if self.transcript:
+            yield self.transcript
+        yield from self.parameters
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,10 @@ class SitePlanner(Protocol):
         """Those of the function that chooses the certificate which a server serves; None where the file has none that returns
         it as it is expected. Unplannable, or ElfError, with the reason where it can't be probed."""
 
+    def parameters(self) -> FunctionSites | None:
+        """Those of the function that returns the transport parameters of a connection over QUIC; None where the file has none.
+        Errors as from `chooses`."""
+
 
 class Tables(Protocol):
     """The facts that an image's own tables hold of functions that no symbol names."""
@@ -354,6 +358,11 @@ class Stack(Implementation):
         """The function that signs for a handshake, where that alone shows by which algorithm: as its fifth argument. What it is
         called with first leads to the certificates by the path "sent_certificates". None where the library keeps both, or the
         function isn't looked for. Unplannable, or ElfError, where it can't be told."""
+        return None
+
+    def transcript_function(self, image: Image) -> Function | None:  # noqa: ARG002
+        """The function (connection, address, length) that adds a message of a handshake to its transcript, which shows what a
+        server of QUIC tells; None where it isn't looked for. Unplannable, or ElfError, where it can't be told."""
         return None
 
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002

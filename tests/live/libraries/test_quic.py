@@ -31,7 +31,6 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.usefixtures("tracing")
 
 TIMES, NAP_US, PAUSE_S = 40, 5_000, 0.03
-MOST = 400  # handshakes until a port is known
 FEW, FAR_S = 5, 0.1
 REFUSED = ("failure", "no application protocol", "no application protocol", True)
 DISTRUSTED = ("failure", "certificate verify failed", "unknown CA", True)
@@ -62,13 +61,15 @@ def quic(root: Path, certificates: Path) -> Iterator[Obedient]:
 
 def test_handshakes_of_quic(certificates: Path, root: Path) -> None:
     """Of both sides, each counted once and split as any other; no socket tells when a packet came for one of them, so that the
-    wait for the peer stays whole."""
+    wait for the peer stays whole. A client's port and peer aren't known."""
     with quic(root, certificates) as (pid, do), Shakes(pid, options=("--role", "any", "--by", "alpn,port,peer")) as shakes:
         do(f"{TIMES} {NAP_US} fine")
     assert endings(shakes.document) == {"success": 2 * TIMES}
-    assert Counter(labels_of(shakes.singles, "role", "version", "alpn", "port", "peer")) == {
-        (role, "TLSv1.3", "hq", None, None): TIMES for role in ("server", "client")
+    assert Counter(labels_of(shakes.singles, "role", "version", "alpn")) == {
+        (role, "TLSv1.3", "hq"): TIMES for role in ("server", "client")
     }
+    assert {*labels_of(shakes.singles, "role", "port", "peer")} & {("client", None, None)}
+    assert {role for role, port, _ in labels_of(shakes.singles, "role", "port", "peer") if port} <= {"server"}
     for single in shakes.singles:
         waits = {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))}
         assert waits == {"wait_peer_or_server"}
@@ -98,38 +99,43 @@ def test_failures_of_quic_have_their_reasons(
     assert_books(shakes)
 
 
+def assert_served(shakes: Shakes, certificates: Path) -> None:
+    """The one certificate in half of the handshakes without success; at a port, but for the first ones of a process."""
+    places = shakes.document["handshakes"]["certificates"]
+    counted = (sum(served["count"] for served in places), sum(served["unsuccessful"] for served in places))
+    assert counted == (2 * TIMES, TIMES)
+    assert {served["certificate"]["size"] for served in places} == {bytes_of(certificates / "ecdsa.crt")}
+
+
 def test_the_certificate_that_is_served_over_quic(certificates: Path, root: Path) -> None:
     """By the server, to those as well that don't trust it; not by its client, which has none."""
     with quic(root, certificates) as (pid, do), Shakes(pid, options=("--role", "any")) as shakes:
         do(f"{TIMES} 0 fine")
         do(f"{TIMES} 0 distrust")
-    [served] = shakes.document["handshakes"]["certificates"]
-    assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
-    assert served["certificate"]["size"] == bytes_of(certificates / "ecdsa.crt")
+    assert_served(shakes, certificates)
     assert shakes.document["handshakes"]["certificates_untold"] == 0
 
 
 @pytest.mark.parametrize("retry", ["off", "on"])
 def test_handshakes_of_nginx_over_quic(certificates: Path, root: Path, retry: str) -> None:
     """As its clients count them. Where it has an address validated first, OpenSSL isn't called for that, and each still counts
-    once. Port and peer stay unknown: nginx reads from one socket for all of its clients, and OpenSSL from none."""
+    once."""
     with (
         nginx_of(root, certificates, "ecdsa", "X25519", quic=f"quic_retry {retry};") as (master, port),
         quic(root, certificates) as (_, do),
-        Shakes(master, options=("--by", "alpn,peer")) as shakes,
+        Shakes(master, options=("--by", "alpn")) as shakes,
     ):
         for how in ("fine", "protocol", "distrust"):
             do(f"{TIMES} 0 {how} {port}")
         wait_for(lambda: shakes.printed('"ending"') == 3 * TIMES)
     assert endings(shakes.document) == {"success": TIMES, "failure": TIMES, "abandoned": TIMES}
     assert causes(shakes) == {REFUSED: TIMES, ("abandoned", *LEFT): TIMES}
-    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn", "peer")
-    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3", None)
+    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn")
+    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3")
     assert Counter(labels_of(shakes.ended("success"), *labels)) == {due: TIMES}
     for single in shakes.ended("success"):
         assert {"private_key", "key_exchange", "wait_peer_or_server"} <= single["parts_ns"].keys()
-    [served] = shakes.document["handshakes"]["certificates"]
-    assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
+    assert_served(shakes, certificates)
     assert_books(shakes)
 
 
@@ -140,7 +146,7 @@ def test_handshakes_of_haproxy_over_quic(certificates: Path, root: Path, retry: 
     with (
         haproxy_of(root, certificates, "ecdsa", "quic-force-retry" * (retry == "on")) as (pid, port, statistics),
         quic(root, certificates) as (_, do),
-        Shakes(pid, options=("--by", "alpn,peer")) as shakes,
+        Shakes(pid, options=("--by", "alpn")) as shakes,
     ):
         for how in ("fine", "distrust"):
             do(f"{TIMES} 0 {how} {port}")
@@ -153,15 +159,13 @@ def test_handshakes_of_haproxy_over_quic(certificates: Path, root: Path, retry: 
         (retry == "off"),
     )
     assert causes(shakes) == {("abandoned", *LEFT): TIMES}
-    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn", "peer")
-    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3", None)
+    labels = ("role", "version", "cipher", "group", "resumed", "signature", "alpn")
+    due = ("server", "TLSv1.3", "TLS_AES_256_GCM_SHA384", "x25519", "no", "ecdsa_secp256r1_sha256", "h3")
     assert Counter(labels_of(shakes.singles, *labels)) == {due: 2 * TIMES}
     for single in shakes.singles:
         assert {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))} == {"wait_peer_or_server"}
         assert {"private_key", "key_exchange"} <= single["parts_ns"].keys()
-    [served] = shakes.document["handshakes"]["certificates"]
-    assert (served["count"], served["unsuccessful"]) == (2 * TIMES, TIMES)
-    assert served["certificate"]["size"] == bytes_of(certificates / "ecdsa.crt")
+    assert_served(shakes, certificates)
     assert_books(shakes)
 
 
@@ -231,57 +235,6 @@ def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path
     assert endings(shakes.document) == {"success": TIMES, "failure": TIMES}
     told = {part for single in shakes.singles for part in single["parts_ns"]}
     assert {part for part in told if part.startswith(("wait", "queue", "round"))} == {"wait_peer_or_server"}
-    assert_books(shakes)
-
-
-def learn_port(shakes: Shakes, do: Callable[[str], None], port: int) -> int:
-    """Has handshakes made until it is known at which port they come in; how many they were."""
-    machine.needs_tracepoints()
-    made = 0
-    for made in range(1, MOST):
-        do(f"1 0 fine {port}")
-        wait_for(lambda: shakes.printed('"ending"') == made)  # noqa: B023 - it is over before the next
-        if shakes.printed(f'"port": "{port}"'):
-            break
-        time.sleep(PAUSE_S)
-    return made
-
-
-def test_ports_of_haproxy_over_quic(certificates: Path, root: Path) -> None:
-    """As all that it receives from anybody comes at one port, by several threads."""
-    with (
-        haproxy_of(root, certificates, "ecdsa") as (pid, port, _),
-        quic(root, certificates) as (_, do),
-        Shakes(pid, options=("--by", "port")) as shakes,
-    ):
-        first = learn_port(shakes, do, port)
-        do(f"{TIMES} 0 fine {port}")
-        wait_for(lambda: shakes.printed('"ending"') == first + TIMES)
-    assert endings(shakes.document) == {"success": first + TIMES}
-    assert labels_of(shakes.singles, "port") == [*(first - 1) * [(None,)], *(1 + TIMES) * [(str(port),)]]
-    assert_books(shakes)
-
-
-def test_a_second_port_of_quic_leaves_the_first_ones_handshakes(certificates: Path, root: Path) -> None:
-    """Which of the two one came in at isn't known from then on, and that is said; what was counted before stays."""
-    (other,) = free_ports(1)
-    with (
-        nginx_of(root, certificates, "ecdsa", "X25519", quic=f"listen 127.0.0.1:{other} quic;") as (master, port),
-        quic(root, certificates) as (_, do),
-        Shakes(master, options=("--by", "port")) as shakes,
-    ):
-        first = learn_port(shakes, do, port)
-        do(f"{TIMES} 0 fine {port}")
-        do(f"1 0 fine {other}")
-        do(f"{TIMES} 0 fine {port}")
-        wait_for(lambda: shakes.printed('"ending"') == first + 2 * TIMES + 1)
-    assert labels_of(shakes.singles, "port") == [
-        *(first - 1) * [(None,)],
-        *(1 + TIMES) * [(str(port),)],
-        *(1 + TIMES) * [(None,)],
-    ]
-    rows = {row["labels"]["port"]: row["count"] for row in shakes.document["handshakes"]["groups"]}
-    assert rows == {str(port): 1 + TIMES, None: first + TIMES}
     assert_books(shakes)
 
 

@@ -3,8 +3,8 @@
 // line "N US HOW" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so
 // many microseconds, and says "done". HOW is "fine"; "short", the same with a ClientHello of one packet, as it has no key of
 // ML-KEM; "distrust", where clients trust nobody; or "protocol", where theirs isn't the server's. After "N US HOW PORT" clients
-// connect to another server, of HTTP/3, and take no nap. The functions that this machine's own headers may not have are
-// declared here.
+// connect to another server, of HTTP/3, and take no nap; after "N US HOW PORT FROM", from that address, to the loopback address
+// of its family. The functions that this machine's own headers may not have are declared here.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -76,15 +76,38 @@ static bool is_over(SSL *ssl, bool done)
 	return returned == 1 ? done : error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE;
 }
 
-static SSL *new_client(
-        SSL_CTX *clients, int descriptor, const struct sockaddr_in *at, const unsigned char *served, const char *how)
+static BIO_ADDR *loopback(int family, in_port_t port)
+{
+	struct in_addr address = {.s_addr = htonl(INADDR_LOOPBACK)};
+	const void *where = family == AF_INET ? (const void *)&address : &in6addr_loopback;
+	BIO_ADDR *made = BIO_ADDR_new();
+
+	expect(made && BIO_ADDR_rawmake(
+	                       made, family, where, family == AF_INET ? sizeof(address) : sizeof(in6addr_loopback), port),
+	        "BIO_ADDR_rawmake");
+	return made;
+}
+
+static int udp_socket_from(const char *from, int family)
+{
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+	struct sockaddr_in four = {.sin_family = AF_INET};
+	bool is_four = family == AF_INET;
+	int descriptor = socket(family, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+
+	expect(inet_pton(family, from, is_four ? (void *)&four.sin_addr : (void *)&six.sin6_addr) == 1, from);
+	expect(descriptor >= 0 && bind(descriptor, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+	                                  is_four ? sizeof(four) : sizeof(six)) == 0,
+	        "socket");
+	return descriptor;
+}
+
+static SSL *new_client(SSL_CTX *clients, int descriptor, BIO_ADDR *peer, const unsigned char *served, const char *how)
 {
 	const unsigned char *protocol = strcmp(how, "protocol") == 0 ? another : served;
 	SSL *client = SSL_new(clients);
-	BIO_ADDR *peer = BIO_ADDR_new();
 
 	expect(client && peer && SSL_set_fd(client, descriptor), "SSL_set_fd");
-	expect(BIO_ADDR_rawmake(peer, AF_INET, &at->sin_addr, sizeof(at->sin_addr), at->sin_port), "BIO_ADDR_rawmake");
 	expect(SSL_set_blocking_mode(client, 0) && SSL_set1_initial_peer_addr(client, peer) &&
 	                SSL_set_alpn_protos(client, protocol, sizeof(own)) == 0,
 	        "client");
@@ -95,12 +118,10 @@ static SSL *new_client(
 	return client;
 }
 
-static void connect_to(SSL_CTX *clients, const char *how, int port)
+static void connect_to(SSL_CTX *clients, const char *how, int port, const char *from)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)},
-	                   from;
-	int descriptor = udp_socket(&from, INADDR_ANY);
-	SSL *client = new_client(clients, descriptor, &at, http3, how);
+	int family = strchr(from, ':') ? AF_INET6 : AF_INET, descriptor = udp_socket_from(from, family);
+	SSL *client = new_client(clients, descriptor, loopback(family, htons(port)), http3, how);
 	int turns = 100000;
 
 	while (turns-- && !is_over(client, is_fine(how)))
@@ -120,7 +141,7 @@ static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us, const c
 	int server_end = udp_socket(&at, INADDR_LOOPBACK), client_end = udp_socket(&from, INADDR_LOOPBACK);
 	bool fine = is_fine(how), done = false, served = false;
 	SSL *listener = SSL_new_listener(servers, 0), *server = NULL;
-	SSL *client = new_client(clients, client_end, &at, own, how);
+	SSL *client = new_client(clients, client_end, loopback(AF_INET, at.sin_port), own, how);
 
 	expect(listener && SSL_set_fd(listener, server_end), "SSL_set_fd");
 	expect(SSL_set_blocking_mode(listener, 0) && SSL_listen(listener), "SSL_listen");
@@ -149,7 +170,7 @@ static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us, const c
 int main(int count, char **words)
 {
 	SSL_CTX *servers = SSL_CTX_new(OSSL_QUIC_server_method()), *clients = SSL_CTX_new(OSSL_QUIC_client_method());
-	char line[64], how[16];
+	char line[128], how[16], from[64];
 	int number, port;
 	long nap_us;
 
@@ -160,12 +181,13 @@ int main(int count, char **words)
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
-		int words = sscanf(line, "%d %ld %15s %d", &number, &nap_us, how, &port);
+		int words = sscanf(line, "%d %ld %15s %d %63s", &number, &nap_us, how, &port, from);
 
 		if (words < 3)
 			return 2;
 		while (number-- > 0)
-			words == 4 ? connect_to(clients, how, port) : shake_hands(servers, clients, nap_us, how);
+			words >= 4 ? connect_to(clients, how, port, words == 5 ? from : "0.0.0.0")
+			           : shake_hands(servers, clients, nap_us, how);
 		printf("done\n");
 		fflush(stdout);
 	}

@@ -63,6 +63,7 @@ def _by(*tests: str, but: str = "") -> Proven:
 _OPENSSL, _OTHER, _LIBRARIES = "live/handshakes", "live/libraries", "unit/probes/libraries"
 _QUIC = f"{_OTHER}/test_quic.py::test_handshakes_of_quic"
 _OVER_QUIC = (_QUIC, "test_handshakes_of_nginx_over_quic", "test_handshakes_of_haproxy_over_quic")
+_PEERS_OF_QUIC = "live/quic/test_quic_peers.py"
 _CURL = "test_handshakes_of_curl_over_quic"
 _STATIC = f"{_OTHER}/test_static.py::test_with_its_symbol_table"
 _STRIPPED = f"{_OTHER}/test_static.py::test_stripped_openssl"
@@ -161,9 +162,12 @@ ROWS = (
             "labels": _by(
                 *_OVER_QUIC,
                 _CURL,
-                "test_ports_of_haproxy_over_quic",
-                "test_a_second_port_of_quic_leaves_the_first_ones_handshakes",
-                but="the peer isn't seen, and the port only of a server that takes datagrams at one",
+                f"{_PEERS_OF_QUIC}::test_peers_over_quic_are_their_clients_own_addresses",
+                "test_peers_of_openssls_own_quic",
+                "test_ports_of_one_process_over_ipv4_and_ipv6",
+                "test_peers_over_quic_in_network_namespaces",
+                "test_a_client_that_knows_anothers_ids_takes_no_handshake_over",
+                but="port and peer of servers alone, but for the first ones of a process",
             ),
             "reasons": _by(
                 *_OVER_QUIC,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes and labels by the million: the kernel side's own headers, compiled for this machine with sanitizers, on made-up
-connections, each held against what was made up; and whether they and the stacks in Python mean the same by each code."""
+"""Outcomes, labels and QUIC's IDs by the million: the kernel side's own headers, compiled for this machine with sanitizers, on
+made-up connections, each held against what was made up; and whether they and the stacks in Python mean the same by each
+code."""
 
 from __future__ import annotations
 
@@ -65,6 +66,19 @@ DEFECTS = [
     ("labels", "stacks/gnutls.bpf.h", "GNUTLS_CREDENTIALS_CERTIFICATE = 1,", "GNUTLS_CREDENTIALS_CERTIFICATE = 2,"),
     ("labels", "labels/texts.bpf.h", "size > SSLL_TEXT_LENGTH + 1", "size > SSLL_TEXT_LENGTH"),
     ("labels", "labels/texts.bpf.h", "\t\ttext.bytes[SSLL_TEXT_LENGTH] = 0;", "\t\t;"),
+    ("quic", "labels/quic_ids.bpf.h", "<< 2 >> 2 >>", ">>"),
+    ("quic", "labels/quic_ids.bpf.h", "size > end - at || ", ""),
+    ("quic", "labels/quic_ids.bpf.h", "!at || length > end - at", "!at"),
+    ("quic", "labels/quic_ids.bpf.h", "if (!length)\n\t\t\t\treturn false;", ""),
+    ("quic", "labels/quic_ids.bpf.h", "if (bpf_ntohs(head.length) > end - at)\n\t\t\treturn 0;", ""),
+    ("quic", "labels/quic_ids.bpf.h", "head.kind != TLS_ENCRYPTED_EXTENSIONS || ", ""),
+    ("quic", "labels/quic_ids.bpf.h", "length != 4ULL + ", "0 && 4ULL + "),
+    ("quic", "labels/quic_ids.bpf.h", "length != sizeof(head) + ", "0 && sizeof(head) + "),
+    ("quic", "labels/quic_ids.bpf.h", "kind == 0 || kind == 2", "kind != 1"),
+    ("quic", "labels/quic_ids.bpf.h", "version == QUIC_V1 && ", ""),
+    ("quic", "labels/quic_ids.bpf.h", "first & 0x80 && ", ""),
+    ("quic", "labels/quic_ids.bpf.h", " || head[5] > sizeof(id->bytes)", ""),
+    ("quic", "labels/quic_ids.bpf.h", "!length || at + length > end", "!length"),
 ]
 
 
@@ -95,6 +109,16 @@ def test_labels_of_a_million_connections_are_those_that_were_made_up(tmp_path: P
     known = {int(label): int(count) for label, count in map(str.split, done.stdout.splitlines())}
     assert known.keys() == set(range(abi.Label.ROLE))
     assert all(100_000 < count < 900_000 for count in known.values())
+
+
+def test_ids_of_a_million_connections_over_quic_are_those_that_were_made_up(tmp_path: Path) -> None:
+    """In what a server tells and in its packets, damaged ones among them."""
+    program = build("quic", tmp_path, BPF, *SANITIZERS)
+    done = subprocess.run([program, "1000000"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    counts = [int(count) for count in done.stdout.split()]
+    assert len(counts) == 2
+    assert all(200_000 < count < 800_000 for count in counts)
 
 
 @pytest.mark.parametrize("stack", [stack for stack in STACKS if stack.codes.waits], ids=lambda stack: stack.name)

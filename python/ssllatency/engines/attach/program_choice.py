@@ -12,17 +12,21 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.loadable import Loadable
 
 # Programs for what few files need. The verifier takes some 10 ms over each, of a processor that a busy server has no use of.
-_RETURNS, _GO, _SIGNING, _QUIC, _READS = "return probes", "Go", "signing", "QUIC", "reads"
+_RETURNS, _GO, _SIGNING, _READS = "return probes", "Go", "signing", "reads"
+_QUIC, _DATAGRAMS = "QUIC", "datagrams"
 _OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_collection", "at_go_collection_end", "at_go_certificate")
 TRACEPOINTS_OF_GO = ("at_receive", "at_send")
-TRACEPOINT_OF_QUIC = "at_datagram"
-TRACEPOINTS_ON_DEMAND = (*TRACEPOINTS_OF_GO, TRACEPOINT_OF_QUIC, "at_read")
+TRACEPOINTS_OF_QUIC = (PACKETS, DATAGRAMS) = ("at_packet", "at_datagram")
+PROGRAMS_OF_QUIC = ("at_message", "at_go_parameters")
+TRACEPOINTS_ON_DEMAND = (*TRACEPOINTS_OF_GO, *TRACEPOINTS_OF_QUIC, "at_read")
 _GROUPS = {
     **dict.fromkeys((STANDARD.at_return, STANDARD.both), _RETURNS),
     "at_signing": _SIGNING,
     **dict.fromkeys((STANDARD.go_entry, STANDARD.go_exit, STANDARD.go_leaving, *_OF_GO_HANDSHAKES), _GO),
     **dict.fromkeys(TRACEPOINTS_OF_GO, _GO),
-    TRACEPOINT_OF_QUIC: _QUIC,
+    PACKETS: _QUIC,
+    DATAGRAMS: _DATAGRAMS,
+    **dict.fromkeys(PROGRAMS_OF_QUIC, _QUIC),
     "at_read": _READS,
 }
 

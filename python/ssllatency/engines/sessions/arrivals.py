@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.program_choice import TRACEPOINT_OF_QUIC, TRACEPOINTS_OF_GO
+from ssllatency.engines.attach.program_choice import TRACEPOINTS_OF_GO
 from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.errors import SsllatencyError
 from ssllatency.host.kernel import release
@@ -33,7 +33,7 @@ class Arrivals:
     def __init__(self, attachment: Attachment) -> None:
         self.watched = self.sees_waits = False
         self._attachment = attachment
-        self._reads_tried = self._waits_tried = self._datagrams_tried = False
+        self._reads_tried = self._waits_tried = False
         self._waits: list[Closable] = []  # the links
         self._look_s, self._nobody_since_s = 0.0, math.inf
 
@@ -99,14 +99,8 @@ class Arrivals:
 
     def poll(self) -> None:
         """To be called several times a second. Traces what threads read, once a few handshakes were without a socket that is
-        known: their servers read it themselves. And what they receive, once one is over QUIC whose port is asked for: each one
-        counts, as with waits."""
+        known: their servers read it themselves."""
         self._tend_waits()
-        if self._counters.without_port and not self._datagrams_tried and not loses_tracepoints(release()):
-            self._datagrams_tried = True
-            with suppress(OSError, SsllatencyError):  # before Linux 6.3
-                self._attachment.attach_tracepoint(TRACEPOINT_OF_QUIC)
-                self._counters.watches_datagrams_ns = time.monotonic_ns()
         if self._reads_tried or not self.watched or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:
             return
         self._reads_tried = True

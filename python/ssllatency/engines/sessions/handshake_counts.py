@@ -16,7 +16,7 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions import certificates, who
+from ssllatency.engines.sessions import certificates, quic, who
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import BATCH_FUNCTIONS, row_mask
 from ssllatency.engines.sessions.singles import ring_bytes
@@ -30,7 +30,6 @@ from ssllatency.model.handshakes import (
 from ssllatency.model.offload import Batches, PollingThread
 
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
-_MOST_DATAGRAMS = 4096  # processes that serve over QUIC; of more no port is known
 _READS = 10  # at most; that a handshake ends while its row is read is one chance in thousands
 # The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
 # values of labels in four rows, and as many combinations of them as rows, or few more.
@@ -80,13 +79,18 @@ def _make_room_for_who(loaded: Loadable, request: HandshakeRequest, config: ctyp
     config.most_texts = texts - texts // 8
     if Label.PORT in by or Label.PEER in by:
         loaded.resize_map("endpoints", request.in_flight)
-    if Label.PORT in by:
-        loaded.resize_map("datagrams", _MOST_DATAGRAMS)
+    if wants_sockets(request):
+        quic.make_room(loaded, request.in_flight)
 
 
-def asks_for_port(request: HandshakeRequest) -> bool:
-    """Whether rows or single handshakes have ports."""
-    return Label.PORT in (*request.by, *_singles_by(request))
+def asks_for(request: HandshakeRequest, label: Label) -> bool:
+    """Whether rows or single handshakes have this label."""
+    return label in (*request.by, *_singles_by(request))
+
+
+def wants_sockets(request: HandshakeRequest) -> bool:
+    """Whether it is of use at which ports handshakes come in, or who their peers are."""
+    return bool(request.read_certificates) or asks_for(request, Label.PORT) or asks_for(request, Label.PEER)
 
 
 def _singles_by(request: HandshakeRequest) -> tuple[Label, ...]:
@@ -151,7 +155,6 @@ class Counts:
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
         self._processes = loaded.map("processes", 4, size(abi.Process))
-        self._datagrams = loaded.map("datagrams", 4, size(abi.Datagrams))
         self._comms: dict[int, str] = {}
         self._dropped = 0
         self.in_flight = InFlight(loaded)
@@ -225,5 +228,4 @@ class Counts:
         self.certificates.forget(pids)
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
-            self._datagrams.delete(pid.to_bytes(4, "little"))
             self._comms.pop(pid, None)

@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.attach.images import is_go
+from ssllatency.engines.attach.program_choice import PROGRAMS_OF_QUIC
 from ssllatency.engines.attach.sites import Sites, argument, certificate_paths, cookie, packed, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
@@ -187,6 +188,14 @@ def software_sites(plan: FilePlan) -> Sites:
     return [site(probe) for _, probe in _entries(plan, stack_named(plan.stack).handshake_calls.software)]
 
 
+def quic_sites(images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
+    """The sites of each program, in each of these images, that tell the IDs of connections over QUIC."""
+    plans = [image.plan.handshake for image in images]
+    transcripts = [[site(plan.transcript)] if plan.transcript else [] for plan in plans]
+    parameters = [[site(probe) for probe in plan.parameters] for plan in plans]
+    return dict(zip(PROGRAMS_OF_QUIC, (transcripts, parameters), strict=True))
+
+
 def batch_sites(plan: FilePlan) -> Sites:
     """The entries of the multi-buffer functions, each with its place in BATCH_FUNCTIONS."""
     numbers = {name: number << abi.Cookie.OPERATION for number, name in enumerate(BATCH_FUNCTIONS)}
@@ -232,10 +241,10 @@ class Transports:
 
 
 def sites_by_program(
-    first: int, images: Sequence[TracedImage], transports: Transports, *, raised: bool, software: bool
+    first: int, images: Sequence[TracedImage], transports: Transports, *, raised: bool, software: bool, quic: bool
 ) -> dict[str, list[Sites]]:
     """The sites of each program in each of these images, but for those that may go into windows; the first image's number is
-    `first`. `raised`, `software`: raised_sites() and software_sites() as well."""
+    `first`. `raised`, `software`, `quic`: raised_sites(), software_sites() and quic_sites() as well."""
     phases = [_always_set(image, transports) for image in images]
     phases_of = {go: _of_stack(images, phases, go=go) for go in (False, True)}
     machines = [machine_sites(image, number) for number, image in enumerate(images, first)]
@@ -247,6 +256,7 @@ def sites_by_program(
         "at_go_phase_end": [ends for _, ends in phases_of[True]],
         "at_error": [_error_sites(image.plan.handshake, raised=raised) for image in images],
         "at_go_certificate": [[site(probe) for probe in image.plan.handshake.chosen] for image in images],
+        **(quic_sites(images) if quic else {program: [[] for _ in images] for program in PROGRAMS_OF_QUIC}),
         "at_software": [software_sites(image.plan) if software else [] for image in images],
         "at_signing": [[site(sign)] if sign else [] for sign in signs],
         "at_wake_set": [[site(wake)] if wake else [] for wake in wakes],

@@ -17,7 +17,7 @@ from ssllatency.accept_queue import AcceptQueueReading
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.probing import Programs
-from ssllatency.engines.attach.program_choice import TRACEPOINT_OF_QUIC, TRACEPOINTS_OF_GO
+from ssllatency.engines.attach.program_choice import PROGRAMS_OF_QUIC, TRACEPOINTS_OF_GO, TRACEPOINTS_OF_QUIC
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.goroutines import Goroutines
@@ -28,13 +28,14 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import threads_cpu_s
 from ssllatency.engines.read.library_names import names_in
 from ssllatency.engines.sessions import arrivals
-from ssllatency.engines.sessions.handshake_counts import Counts, asks_for_port, make_room
+from ssllatency.engines.sessions.handshake_counts import Counts, asks_for, make_room, wants_sockets
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.engines.sessions.handshake_sites import (
     Transports,
     collection_sites,
     phase_sites,
     places_of,
+    quic_sites,
     raised_sites,
     shows_certificates,
     sites_by_program,
@@ -44,6 +45,7 @@ from ssllatency.engines.sessions.handshake_sites import (
     windowed_sites,
 )
 from ssllatency.engines.sessions.phase_windows import PhaseWindows
+from ssllatency.engines.sessions.quic import QuicServers
 from ssllatency.engines.sessions.singles import SingleHandshakes
 from ssllatency.engines.source import Ability
 from ssllatency.model.certificates import ServedCertificate
@@ -61,7 +63,7 @@ from ssllatency.stacks.operation import Tier
 from ssllatency.stacks.registry import LIBRARIES
 
 _PROGRAMS = Programs(free="at_exit")
-_MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_signing", "at_batch", "at_phase")
+_MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_signing", "at_batch", *PROGRAMS_OF_QUIC, "at_phase")
 _MORE_BELOW = ("at_phase_end", "at_phase")
 _MORE_OF_GO_BELOW = ("at_go_phase_end", "at_go_phase", "at_go_collection_end", "at_go_collection")
 _MORE_OF_GO = (*_MORE_OF_GO_BELOW, "at_go_certificate")
@@ -84,7 +86,7 @@ def _more_of_go(request: HandshakeRequest) -> tuple[str, ...]:
 
 def _tracepoints(request: HandshakeRequest) -> tuple[str, ...]:
     of_go = TRACEPOINTS_OF_GO if _more_of_go(request) else ()
-    of_quic = (TRACEPOINT_OF_QUIC,) if asks_for_port(request) else ()
+    of_quic = TRACEPOINTS_OF_QUIC if wants_sockets(request) else ()
     return (*_TRACEPOINTS, *arrivals.TRACEPOINTS, *of_go, *of_quic)
 
 
@@ -116,6 +118,7 @@ class HandshakeSession:
         self._opened = ExitStack()
         self._watched = _Watched(transport=request.blocking)
         self._arrivals = arrivals.Arrivals(self.attachment)
+        self._quic = QuicServers(self.attachment, ports=asks_for(request, Label.PORT), wanted=wants_sockets(request))
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 
     def load_ahead(self) -> None:
@@ -166,6 +169,7 @@ class HandshakeSession:
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watched.transport)
         self._counters.threshold_ns = self._singles.threshold_ns
+        self._quic.begin(loaded, self._counters)
         self._describe(0, self._images)
 
     @property
@@ -215,7 +219,9 @@ class HandshakeSession:
         if any(map(is_go, images)):
             self._arrivals.watch_waits()
         transport = Transports(self._watched.transport, goroutines=not self._arrivals.sees_waits)
-        return sites_by_program(first, images, transport, raised=self._watched.raised, software=self._watched.software)
+        return sites_by_program(
+            first, images, transport, raised=self._watched.raised, software=self._watched.software, quic=self._quic.watched
+        )
 
     def _watch_offload(self) -> None:
         """Watches what only matters where work may be offloaded: what is done in software all the same, which is a hit in each
@@ -302,6 +308,7 @@ class HandshakeSession:
         if self._counters.unexplained:
             self._watch_raised()
         self._arrivals.poll()
+        self._quic.poll(lambda: quic_sites(self._images))
         self._counts.certificates.take()
         wall_ns = wall_clock_ns()
         over = list(self._singles.take(lambda raw: self._counts.single(raw, wall_ns)))
@@ -402,6 +409,7 @@ class HandshakeSession:
         """Frees the rows and tallies of processes that had ended before the last `read`; later snapshots are without their
         handshakes."""
         self._counts.forget(pids)
+        self._quic.forget(pids)
         if self._beside is None:
             self.attachment.forget(pids)
 

@@ -84,6 +84,10 @@ def _rows(sites: HandshakeSites, costs: HitCosts) -> Iterator[tuple[str, ...]]:
         yield ("certificate", "", f"{costs.of(each.cost)}", "exit", *_site(each), _depth(each))
     if sites.signs:
         yield ("signature", "", f"{costs.of(sites.signs.cost)}", "entry", *_site(sites.signs), "")
+    if sites.transcript:
+        yield ("quic", "", f"{costs.of(sites.transcript.cost)}", "entry", *_site(sites.transcript), "")
+    for each in sites.parameters:
+        yield ("quic", "", f"{costs.of(each.cost)}", "exit", *_site(each), _depth(each))
     if sites.wake:
         yield ("offload", " or ".join(WAKES), f"{costs.of(sites.wake.cost)}", "entry", *_site(sites.wake), "")
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import Emulation, Machine
 from ssllatency.elf.image import ElfError, Image
@@ -30,23 +32,27 @@ def plan_own_phases(image: Image, machine: Machine, stack: Stack, planner: SiteP
             unseen.append(MissingPart(sites.name, phrase(reason)))
             continue
         calls.append(call)
-    chosen: tuple[Probe, ...] = ()
-    try:
-        chosen = _chosen(image, code, evidence, planner.chooses(), emulation)
-    except (Unplannable, ElfError) as reason:
-        unseen.append(MissingPart("certificates", phrase(reason)))
+
+    def returns(what: str, find: Callable[[], FunctionSites | None]) -> tuple[Probe, ...]:
+        try:
+            return _returns(image, code, evidence, find(), emulation)
+        except (Unplannable, ElfError) as reason:
+            unseen.append(MissingPart(what, phrase(reason)))
+            return ()
+
     return HandshakeSites(
         calls=tuple(call for call in calls if isinstance(call.phase, Phase)),
         transport=tuple(call for call in calls if isinstance(call.phase, Transport)),
         collections=tuple(call for call in calls if isinstance(call.phase, Runtime)),
-        chosen=chosen,
+        chosen=returns("certificates", planner.chooses),
+        parameters=returns("parameters of QUIC", planner.parameters),
         labels=stack.labels(image),
         missing=tuple(unseen),
         code=evidence.ranges(),
     )
 
 
-def _chosen(
+def _returns(
     image: Image, code: Code, evidence: CodeEvidence, sites: FunctionSites | None, emulation: Emulation
 ) -> tuple[Probe, ...]:
     if sites is None:

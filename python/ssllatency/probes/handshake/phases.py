@@ -52,8 +52,9 @@ def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> Handshake
             state_machine=planner.state_machine,
             within_data=planner.within_data,
             errors=tuple(planner.errors),
-            wake=planner.wake,
-            signs=planner.signs,
+            wake=planner.entries.get("wake"),
+            signs=planner.entries.get("signs"),
+            transcript=planner.entries.get("transcript"),
             labels=stack.labels(image) if called(libraries) else {},
             missing=tuple(planner.missing),
         ),
@@ -81,6 +82,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
     errors = tuple(error for error in plan.errors if confirmed(error.function, error.probe))
     wake = plan.wake if plan.wake and confirmed("offload", plan.wake) else None
     signs = plan.signs if plan.signs and confirmed("signature", plan.signs) else None
+    transcript = plan.transcript if plan.transcript and confirmed("transcript", plan.transcript) else None
     return replace(
         plan,
         calls=calls,
@@ -90,6 +92,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
         errors=errors,
         wake=wake,
         signs=signs,
+        transcript=transcript,
         missing=tuple(missing),
         code=evidence.ranges(),
     )
@@ -110,8 +113,8 @@ class _Planner:
         self.state_machine: OperationPlan | None = None
         self.within_data = False
         self.errors: list[ErrorSite] = []
-        self.wake: Probe | None = None
-        self.signs: Probe | None = None
+        self.entries: dict[str, Probe] = {}
+        """Of functions of which one alone is watched, by its name in HandshakeSites."""
         self.missing: list[MissingPart] = []
         self._image = image
         self._stack = stack
@@ -140,7 +143,7 @@ class _Planner:
     def _plan_wake(self) -> None:
         for library in self._libraries:
             if LIBRARIES[library].wakes:
-                self.wake = self._entries.named(LIBRARIES[library].wakes, 0, 1, 2)
+                self.entries["wake"] = self._entries.named(LIBRARIES[library].wakes, 0, 1, 2)
 
     # The library that applications call.
 
@@ -148,13 +151,19 @@ class _Planner:
         """The calls that are phases, the state machine, and what breaks a handshake off."""
         self._try("phases", self._plan_phases)
         self._try("signature", self._plan_signing)
+        self._try("transcript", self._plan_transcript)
         self._try(STATE_MACHINE.name, self._plan_state_machine)
         self.within_data = not (self.state_machine or self._stack.runs_handshakes_alone(self._image, self._bodies))
 
     def _plan_signing(self) -> None:
         function = self._stack.signing_function(self._image)
         if function:
-            self.signs = self._entries.at(function.address, 0, 4, size=function.size)
+            self.entries["signs"] = self._entries.at(function.address, 0, 4, size=function.size)
+
+    def _plan_transcript(self) -> None:
+        function = self._stack.transcript_function(self._image)
+        if function:
+            self.entries["transcript"] = self._entries.at(function.address, 1, 2, size=function.size)
 
     def _plan_state_machine(self) -> None:
         function = self._stack.state_machine(self._image, self._bodies)

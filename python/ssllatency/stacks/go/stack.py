@@ -16,7 +16,15 @@ from ssllatency.abi import Convention
 from ssllatency.errors import phrase
 from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, PhaseSites, Stack
 from ssllatency.stacks.go.operations import CLIENT, LEAVING, LIBRARY, OPERATIONS, SERVER
-from ssllatency.stacks.go.traced_functions import CHOOSES, FUNCTIONS, KEYS, SERVER_HANDSHAKE, TLS, TracedFunction
+from ssllatency.stacks.go.traced_functions import (
+    CHOOSES,
+    FUNCTIONS,
+    KEYS,
+    PARAMETERS,
+    SERVER_HANDSHAKE,
+    TLS,
+    TracedFunction,
+)
 from ssllatency.stacks.phases import MissingPart
 
 if TYPE_CHECKING:
@@ -85,6 +93,10 @@ class GoSites:
         if self._planner.certificates_offset != 0:
             raise Unplannable("the program's types don't show where a tls.Certificate has its certificates")
         return self._function_sites(CHOOSES, 0)
+
+    def parameters(self) -> FunctionSites | None:
+        """Those of a connection's method."""
+        return self._function_sites(PARAMETERS, 0)
 
     def sites(self, operation: Operation) -> FunctionSites | None:
         """Those of the function that the operation's only symbol names."""

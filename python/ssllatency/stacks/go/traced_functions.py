@@ -28,6 +28,7 @@ class Purpose(StrEnum):
     KEY_EXCHANGE = "key exchange"
     CERTIFICATE = "certificate"
     SERVED = "served certificate"
+    QUIC = "parameters of QUIC"
     TICKET = "ticket"
     NEW_TICKET = "new ticket"
     ALERT = "alert"
@@ -165,6 +166,7 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
 
 # What returns the certificate that a server serves. It is traced as a caller of the application's as well.
 CHOOSES = TracedFunction(_CHOOSES, Purpose.SERVED, role="server")
+PARAMETERS = TracedFunction(f"{TLS}.(*Conn).quicGetTransportParameters", Purpose.QUIC, since=21)
 
 # The application's functions, by the fields of a Config that hold them. Clients' session caches are interfaces instead.
 CALLBACKS = {

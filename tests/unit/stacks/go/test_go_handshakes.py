@@ -139,8 +139,9 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     """Before Go 1.21 a call begins where the branch of the stack's check isn't taken."""
     image = program("1.18.10-amd64").image
     plan = replace(plan_image(image), handshake=plan_handshake(image))
-    sites = sites_by_program(0, [TracedImage(plan, plan.path, (1,))], Transports(), raised=False, software=False)
+    sites = sites_by_program(0, [TracedImage(plan, plan.path, (1,))], Transports(), raised=False, software=False, quic=True)
     assert sites["at_phase"] == sites["at_phase_end"] == [[]]
+    assert sites["at_message"] == sites["at_go_parameters"] == [[]], "it has no QUIC"
     [begins], bits = sites["at_go_phase"], abi.PhaseCookie
     *keys, wait = sorted((cookie for _, cookie in begins), key=lambda cookie: cookie & 15 == abi.Part.WAIT_PEER)
     assert wait & 15 == abi.Part.WAIT_PEER

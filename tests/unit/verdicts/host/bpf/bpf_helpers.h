@@ -26,6 +26,7 @@ long read_made_up_string(void *to, __u32 size, __u64 from);
 extern unsigned char kept_text[128];
 
 #define bpf_probe_read_user(to, size, from) read_made_up(to, size, (__u64)(from))
+#define bpf_probe_read_kernel(to, size, from) read_made_up(to, size, (__u64)(from))
 #define bpf_probe_read_user_str(to, size, from) read_made_up_string(to, size, (__u64)(from))
 
 static inline void *bpf_map_lookup_elem(void *map, const void *key)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""At which port a handshake over QUIC comes in, and who its peer is, as its client's own socket has it. By Debian 13's servers
+and a client by its OpenSSL, in its root."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Self
+
+import pytest
+
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.commands.trace import losses
+from tests.live.go.servers import caddy
+from tests.live.libraries.test_quic import haproxy_by_retry, nginx_by_retry, quic, root
+from tests.live.links.link import Link
+from tests.live.servers.nginx import free_ports, make_certificate
+from tests.live.servers.roots import nginx_of
+from tests.machine import needs_architecture
+from tests.waiting import wait_for
+
+__all__ = ["root"]  # a fixture
+pytestmark = pytest.mark.usefixtures("tracing")
+
+WHOLE = ("--by", "port,peer", "--peer-prefix", "32,128")
+TIMES, MOST = 12, 200
+PEERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+RELAYS, HOSTILE = "127.0.0.5", "127.0.0.9"
+UNSUPPORTED, INITIAL = bytes.fromhex("c01a2a3a4a"), bytes.fromhex("c000000001")  # the first byte, and the version
+
+Do = Callable[[str], None]
+Server = Callable[[Path, Path, str], AbstractContextManager[tuple[int, int]]]
+
+
+@contextmanager
+def caddy_of(_root: Path, certificates: Path, _retry: str) -> Iterator[tuple[int, int]]:
+    """Its PID and port."""
+    needs_architecture("x86_64", "as this program of Debian is")
+    with caddy("trixie", make_certificate("ecdsa", certificates)) as server:
+        yield server.pid, server.port
+
+
+def learn(shakes: Shakes, do: Do, line: str) -> int:
+    """Has handshakes made until it is seen where they go; how many they were. The first ones tell that there is a server."""
+    made = 0
+    for made in range(1, MOST):
+        do(line)
+        wait_for(lambda: shakes.printed('"ending"') == made)  # noqa: B023 - it is over before the next
+        if not shakes.printed('"port": null'):
+            continue
+        if shakes.printed('"port": null') < made:
+            break
+    return made
+
+
+def ends(shakes: Shakes, after: int) -> Counter[tuple[str | None, ...]]:
+    """Port and peer of the handshakes but for so many first ones."""
+    return Counter(labels_of(shakes.singles[after:], "port", "peer"))
+
+
+def served_at(shakes: Shakes) -> Mapping[int | None, int]:
+    """How many handshakes the certificate was served in, by port."""
+    return {served.get("port"): served["count"] for served in shakes.document["handshakes"]["certificates"]}
+
+
+@pytest.mark.parametrize(
+    ("server", "retry"),
+    [
+        (nginx_by_retry, "off"),
+        (nginx_by_retry, "on"),
+        (haproxy_by_retry, "off"),
+        (haproxy_by_retry, "on"),
+        (caddy_of, ""),
+    ],
+)
+def test_peers_over_quic_are_their_clients_own_addresses(certificates: Path, root: Path, server: Server, retry: str) -> None:
+    """Of several that shake hands at once, whether their addresses are validated before or not, and of those that give up."""
+    with (
+        server(root, certificates, retry) as (pid, port),
+        ExitStack() as opened,
+        Shakes(pid, options=WHOLE) as shakes,
+    ):
+        clients = {peer: opened.enter_context(quic(root, certificates))[1] for peer in PEERS}
+        first = learn(shakes, clients[PEERS[0]], f"1 0 fine {port} {PEERS[0]}")
+        with ThreadPoolExecutor() as pool:
+            for how in ("fine", "distrust"):
+                lines = {peer: f"{TIMES} 0 {how} {port} {peer}" for peer in PEERS}
+                assert len(list(pool.map(lambda peer: clients[peer](lines[peer]), PEERS))) == len(PEERS)  # noqa: B023
+        wait_for(lambda: shakes.printed('"ending"') == first + 2 * TIMES * len(PEERS))
+    assert endings(shakes.document)["success"] >= first + TIMES * len(PEERS)
+    assert ends(shakes, first) == {(str(port), f"{peer}/32"): 2 * TIMES for peer in PEERS}
+    assert served_at(shakes) == {None: first - 1, port: 1 + 2 * TIMES * len(PEERS)}
+    assert losses(shakes.document) == {}
+    if server is not caddy_of:  # goroutines' calls aren't split
+        assert_books(shakes)
+
+
+def test_peers_of_openssls_own_quic(certificates: Path, root: Path) -> None:
+    """Each of whose handshakes has a listener of its own in this program."""
+    with quic(root, certificates) as (pid, do), Shakes(pid, options=WHOLE) as shakes:
+        first = learn(shakes, do, "1 0 fine")
+        do(f"{TIMES} 0 fine")
+        do(f"{TIMES} 0 protocol")
+    found = labels_of(shakes.singles[first:], "port", "peer")
+    assert {peer for _, peer in found[:TIMES]} == {"127.0.0.1/32"}
+    assert None not in {port for port, _ in found[:TIMES]}
+    assert endings(shakes.document) == {"success": first + TIMES, "failure": TIMES}
+    assert_books(shakes)
+
+
+def test_ports_of_one_process_over_ipv4_and_ipv6(certificates: Path, root: Path) -> None:
+    """Each handshake has its own, and its peer of that family."""
+    (other,) = free_ports(1)
+    with (
+        nginx_of(root, certificates, "ecdsa", "X25519", quic=f"listen [::1]:{other} quic;") as (master, port),
+        quic(root, certificates) as (_, do),
+        Shakes(master, options=WHOLE) as shakes,
+    ):
+        first = learn(shakes, do, f"1 0 fine {port}")
+        do(f"{TIMES} 0 fine {port} {PEERS[1]}")
+        do(f"{TIMES} 0 fine {other} ::1")
+        wait_for(lambda: shakes.printed('"ending"') == first + 2 * TIMES)
+    assert ends(shakes, first) == {(str(port), f"{PEERS[1]}/32"): TIMES, (str(other), "::1/128"): TIMES}
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("server", [nginx_by_retry, haproxy_by_retry])
+def test_peers_over_quic_in_network_namespaces(certificates: Path, root: Path, server: Server) -> None:
+    with Link() as link, ExitStack() as opened:
+        with link.at_server():
+            pid, port = opened.enter_context(server(root, certificates, "off"))
+        with link.at_client():
+            _, do = opened.enter_context(quic(root, certificates))
+        with Shakes(pid, options=WHOLE) as shakes:
+            first = learn(shakes, do, f"1 0 short {port}")
+            do(f"{TIMES} 0 short {port}")
+            wait_for(lambda: shakes.printed('"ending"') == first + TIMES)
+    assert ends(shakes, first) == {(str(port), "10.199.0.2/32"): TIMES}
+    assert_books(shakes)
+
+
+class HostileRelay:
+    """Takes packets from a client to a server, under an address of its own, and back. Before it hands an answer on it sends the
+    server, from another address, packets with the ID in it: one that asks for another version, which a server may answer under
+    that ID, and one that begins as a client's first. `answered`: how many of its own were."""
+
+    def __init__(self, port: int) -> None:
+        self._front, self._back, self._own = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
+        self._front.bind(("127.0.0.1", 0))
+        self._back.bind((RELAYS, 0))
+        self._own.bind((HOSTILE, 0))
+        self._server = ("127.0.0.1", port)
+        self._client: tuple[str, int] | None = None
+        self._threads = [Thread(target=work) for work in (self._to_server, self._to_client)]
+        self._over = False
+        self.answered = self.sent = 0
+        for each in (self._front, self._back, self._own):
+            each.settimeout(0.1)
+
+    @property
+    def port(self) -> int:
+        """At which clients are served."""
+        return int(self._front.getsockname()[1])
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over = True
+        for thread in self._threads:
+            thread.join()
+        for each in (self._front, self._back, self._own):
+            each.close()
+
+    def _received(self, by: socket.socket) -> Iterator[tuple[bytes, tuple[str, int]]]:
+        while not self._over:
+            try:
+                yield by.recvfrom(65536)
+            except TimeoutError:
+                continue
+
+    def _to_server(self) -> None:
+        for packet, client in self._received(self._front):
+            self._client = client
+            self._back.sendto(packet, self._server)
+
+    def _to_client(self) -> None:
+        for packet, _ in self._received(self._back):
+            if packet[0] & 0x80:
+                self._disturb(packet)
+            if self._client:
+                self._front.sendto(packet, self._client)
+
+    def _disturb(self, packet: bytes) -> None:
+        begin = 6 + packet[5]
+        sender = packet[begin + 1 : begin + 1 + packet[begin]]
+        for head in (UNSUPPORTED, INITIAL):
+            forged = head + bytes((len(sender),)) + sender + b"\x08hostiles"
+            self._own.sendto(forged + bytes(1200 - len(forged)), self._server)
+            self.sent += 1
+        try:
+            self.answered += bool(self._own.recv(65536))
+        except TimeoutError:
+            return
+
+
+@pytest.mark.parametrize("server", [nginx_by_retry, haproxy_by_retry])
+def test_a_client_that_knows_anothers_ids_takes_no_handshake_over(certificates: Path, root: Path, server: Server) -> None:
+    with (
+        server(root, certificates, "off") as (pid, port),
+        HostileRelay(port) as relay,
+        quic(root, certificates) as (_, do),
+        Shakes(pid, options=WHOLE) as shakes,
+    ):
+        first = learn(shakes, do, f"1 0 short {port}")
+        do(f"{TIMES} 0 short {relay.port}")
+        wait_for(lambda: shakes.printed('"ending"') >= first + TIMES)
+        time.sleep(0.2)
+    assert relay.sent >= 2 * TIMES
+    if server is haproxy_by_retry:
+        assert relay.answered, "so that one of them could be taken for a handshake's"
+    assert Counter(labels_of(shakes.ended("success")[first:], "port", "peer")) == {(str(port), f"{RELAYS}/32"): TIMES}
+    assert {peer for _, peer in labels_of(shakes.singles, "port", "peer")} <= {None, "127.0.0.1/32", f"{RELAYS}/32"}

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When packets are watched: once a server of QUIC was seen, and for some time after the last process of one has ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.base import AttachError
+from ssllatency.engines.bpf.loadable import Closable, Loadable
+from ssllatency.engines.sessions import quic
+from ssllatency.engines.sessions.quic import QuicServers
+
+NOBODY = 1 << 22  # no process has this number
+LIVE = (6, 3)
+
+
+class Refusing:
+    """An attachment that keeps its links, but for those that are refused, and counts what tells IDs."""
+
+    def __init__(self, *refused: str) -> None:
+        self.open: list[str] = []
+        self.sites = 0
+        self._refused = refused
+
+    def attach_tracepoint(self, program: str) -> Closable:
+        if program in self._refused:
+            raise OSError
+        self.open.append(program)
+        return cast("Closable", program)
+
+    def attach_more(self, sites: Mapping[str, Any]) -> None:
+        if "sites" in self._refused:
+            raise AttachError("refused")
+        assert sites == {"at_message": []}
+        self.sites += 1
+
+    def remove_links(self, links: list[Closable]) -> None:
+        self.open = [program for program in self.open if program not in cast("list[str]", links)]
+        links.clear()
+
+
+class Serving:
+    """The table of processes that serve over QUIC."""
+
+    def __init__(self) -> None:
+        self.pids: set[int] = set()
+
+    def map(self, name: str, _key: int, _value: int) -> Serving:
+        assert name == "datagrams"
+        return self
+
+    def items(self) -> list[tuple[bytes, bytes]]:
+        return [(pid.to_bytes(4, "little"), b"") for pid in self.pids]
+
+    def delete(self, raw_pid: bytes) -> None:
+        self.pids.discard(int.from_bytes(raw_pid, "little"))
+
+
+class Run:
+    """Servers that are polled four times a second, the kernel side's counters, and the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *refused: str, ports: bool = True, wanted: bool = True) -> None:
+        self.now_s = 1000.0
+        self.links, self.serving = Refusing(*refused), Serving()
+        self.counters = SimpleNamespace(over_quic=0, without_port=0, watches_packets_ns=0, watches_datagrams_ns=0)
+        monkeypatch.setattr(quic, "time", self)
+        monkeypatch.setattr(quic, "release", lambda: LIVE)
+        self.servers = QuicServers(cast("Attachment", self.links), ports=ports, wanted=wanted)
+        self.servers.begin(cast("Loadable", self.serving), cast("Any", self.counters))
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def monotonic_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+    def go_on(self, seconds: float) -> None:
+        for _ in range(int(4 * seconds)):
+            self.now_s += 0.25
+            self.servers.poll(lambda: {"at_message": []})
+
+    def serve(self, pid: int) -> None:
+        self.counters.over_quic += 1
+        self.serving.pids.add(pid)
+
+
+def test_nothing_is_watched_before_a_server_of_quic_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    run.go_on(60)
+    assert (run.links.open, run.links.sites, run.servers.watched) == ([], 0, False)
+    run.serve(os.getpid())
+    run.go_on(60)
+    assert (run.links.open, run.links.sites, run.servers.watched) == (["at_packet"], 1, True)
+    assert run.counters.watches_packets_ns > 1e12
+
+
+def test_packets_are_watched_a_while_after_the_last_process_and_again_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    run.serve(NOBODY)
+    run.go_on(9)
+    assert run.links.open == ["at_packet"]
+    run.serve(os.getpid())
+    run.go_on(30)
+    assert run.links.open == ["at_packet"]
+    run.servers.forget([os.getpid()])
+    run.go_on(12)
+    assert (run.links.open, run.counters.watches_packets_ns) == ([], 0)
+    run.go_on(30)
+    assert run.links.open == []
+    run.serve(os.getpid())
+    run.go_on(30)
+    assert (run.links.open, run.links.sites) == (["at_packet"], 1)
+    assert run.counters.watches_packets_ns > 1e12
+
+
+@pytest.mark.parametrize("refused", ["at_packet", "sites"])
+def test_where_packets_cannot_tell_datagrams_are_watched(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    run = Run(monkeypatch, refused)
+    run.serve(os.getpid())
+    run.go_on(1)
+    assert (run.counters.watches_packets_ns, run.links.open) == (1, [])
+    run.counters.without_port = 1
+    run.go_on(1)
+    assert run.links.open == ["at_datagram"]
+    assert run.counters.watches_datagrams_ns > 1e12
+
+
+@pytest.mark.parametrize(("ports", "wanted", "due"), [(False, False, []), (False, True, ["at_packet"])])
+def test_only_what_is_asked_for_is_watched(monkeypatch: pytest.MonkeyPatch, ports: bool, wanted: bool, due: list[str]) -> None:
+    run = Run(monkeypatch, ports=ports, wanted=wanted)
+    run.serve(os.getpid())
+    run.counters.without_port = 1
+    run.go_on(20)
+    assert run.links.open == due
