@@ -22,8 +22,8 @@ from ssllatency.host.preemption import loses_tracepoints
 
 SitesOfAll = Callable[[], Mapping[str, Sequence[Sites]]]
 
-_MOST_PROCESSES = 4096  # that serve over QUIC; of more no port is known
-_MOST_HANDSHAKES = 8192  # of them that are in flight at a time; a successful one is for a round trip
+_MOST_PROCESSES = 1024  # that serve over QUIC; of more no port is known
+_MOST_HANDSHAKES = 4096  # of them that are in flight at a time; a successful one is for a round trip
 _LOOK_S, _LINGER_S = 1.0, 10.0  # as for the processes of Go programs, in arrivals.py
 _CANT_BE = 1  # in place of the time since when packets are watched
 
