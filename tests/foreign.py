@@ -46,6 +46,9 @@ NAMES = tuple(_FILES)
 # OpenSSL inside a library of another name, and programs of Go.
 _FILES |= {
     "openssl-inside-3.3-arm64": ("cryptography-arm64", "cryptography/hazmat/bindings/_rust.abi3.so"),
+    "openssl-inside-1.1.1l": ("cryptography-1.1.1l", "cryptography/hazmat/bindings/_openssl.abi3.so"),
+    "openssl-inside-1.1.1n": ("cryptography-1.1.1n", "cryptography/hazmat/bindings/_openssl.abi3.so"),
+    "libssl.a-1.1-x86-64": ("bullseye-dev-amd64", f"{_X86_64}/libssl.a"),
     "caddy-bookworm": ("go-bookworm-amd64", "usr/bin/caddy"),
     "caddy-trixie": ("go-trixie-amd64", "usr/bin/caddy"),
     "etcd-bookworm": ("go-bookworm-amd64", "usr/bin/etcd"),

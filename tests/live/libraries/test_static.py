@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from tests import foreign, machine
 from tests.fixtures import build
 from tests.live.commands.handshakes import Shakes, assert_books, labels_of
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
@@ -29,9 +30,9 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return linked(tmp_path_factory.mktemp("program"), request.param)
 
 
-def linked(folder: Path, flags: str) -> Path:
+def linked(folder: Path, flags: str, *more: str) -> Path:
     """The server, linked so."""
-    command = ["make", "-s", "-C", TOP / "examples" / "async-server", f"OUT={folder}", LIBRARIES, f"LDFLAGS={flags}"]
+    command = ["make", "-s", "-C", TOP / "examples" / "async-server", f"OUT={folder}", LIBRARIES, f"LDFLAGS={flags}", *more]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "async-server"
 
@@ -42,8 +43,9 @@ def debug_place(program: Path) -> str:
     return f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
 
 
-def assert_counted(server: AsyncServer, found: str) -> Shakes:
-    """Both commands count what the server counts, and its functions were found so; the handshakes."""
+def assert_counted(server: AsyncServer, found: str, *, told: bool = True) -> Shakes:
+    """Both commands count what the server counts, and its functions were found so, those as well that lie below the private
+    key's operation if these are `told`; the handshakes."""
     listed = subprocess.run([PROGRAM, "probes", "-p", str(server.pid), "--json"], capture_output=True, check=True, timeout=60)
     [plan] = json.loads(listed.stdout)["files"]
     assert plan["kind"] == "static"
@@ -53,7 +55,7 @@ def assert_counted(server: AsyncServer, found: str) -> Shakes:
         server.wait_idle()
     final = server.stop()
     assert_told_like(trace.document, final)
-    assert count(trace.document, PRIVATE_KEY[server.settings.kind]) == CONNECTIONS
+    assert count(trace.document, PRIVATE_KEY[server.settings.kind]) == (CONNECTIONS if told else 0)
     assert trace.document["notes"] == []
     assert labels_of(shakes.singles, "version", "role") == [("TLSv1.3", "server")] * final["handshakes"]
     assert_books(shakes)
@@ -88,6 +90,20 @@ def test_stripped_openssl(certificates: Path, program: Path) -> None:
         shakes = assert_counted(server, "errors raised")
     told = {*labels_of(shakes.ended("success"), "cipher", "group", "resumed")}
     assert told == {("TLS_AES_128_GCM_SHA256", "x25519", "no")}  # as h2load prefers
+    assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_stripped_openssl_1_1_1(certificates: Path, tmp_path: Path, kind: str) -> None:
+    """By the numbers of its functions that they give with the errors that they raise. It doesn't keep a handshake's group."""
+    machine.needs_architecture("x86_64", "for which OpenSSL 1.1.1 was fetched")
+    folder = foreign.needed(foreign.find("libssl.a-1.1-x86-64")).parent
+    include = folder.parents[1] / "include"
+    headers = f"OPENSSL_CFLAGS=-I{include} -I{include / folder.name}"
+    program = linked(tmp_path, f"-static -L{folder}", headers)
+    with AsyncServer(certificates, AsyncSettings(kind, asynchronous=False), program=build.stripped(program, "bare")) as server:
+        shakes = assert_counted(server, "errors raised", told=kind == "rsa")
+    assert {*labels_of(shakes.ended("success"), "cipher", "resumed")} == {("TLS_AES_128_GCM_SHA256", "no")}
     assert all({"private_key", "key_exchange"} <= single["parts_ns"].keys() for single in shakes.ended("success"))
 
 

@@ -325,6 +325,7 @@ static int start_cipher(unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *
 	return EVP_CipherInit_ex(cipher, EVP_aes_256_cbc(), NULL, ticket_key, iv, makes);
 }
 
+#if OPENSSL_VERSION_MAJOR >= 3
 static int give_keys(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac, int makes)
 {
 	OSSL_PARAM parameters[] = {
@@ -336,6 +337,7 @@ static int give_keys(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 	(void)ssl;
 	return start_cipher(name, iv, cipher, makes) && EVP_MAC_CTX_set_params(mac, parameters) ? 1 : -1;
 }
+#endif
 
 static int give_old_keys(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, HMAC_CTX *mac, int makes)
 {
@@ -394,8 +396,10 @@ static void set_up(SSL_CTX *context, const char *how)
 	if (keeps_sessions && old)
 		SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
 	SSL_CTX_sess_set_new_cb(context, keeps_sessions ? keep : NULL);
+#if OPENSSL_VERSION_MAJOR >= 3
 	SSL_CTX_set_tlsext_ticket_key_evp_cb(context, strncmp(how, "ticket", 6) ? NULL : give_keys);
-	SSL_CTX_set_tlsext_ticket_key_cb(context, strncmp(how, "old", 3) ? NULL : (void (*)(void))give_old_keys);
+#endif
+	SSL_CTX_set_tlsext_ticket_key_cb(context, (strncmp(how, "old", 3) ? NULL : (void (*)(void))give_old_keys));
 	SSL_CTX_set_tlsext_status_cb(context, staple);
 }
 

@@ -76,7 +76,8 @@ _WAITS_OF_LINKED = _by(
     "test_a_server_with_openssl_in_it_that_is_stopped_owns_that_time",
     "test_handshakes_of_a_linked_openssl_wait_for_their_offload",
 )
-_NUMBERED = "its errors have numbers of functions instead of names, so that none is found; `targets` says what would help"
+_OLD_LINKED = "of 1.1.1l and n, in another library, functions, fields and probes are compared with those of symbols"
+_NUMBERED = "unit/stacks/openssl/test_unnamed_1_1_1.py::test_functions_and_labels_are_those_of_symbols"
 _EMBEDDED = f"{_OTHER}/test_embedded.py::test_openssl_in_another_library_is_counted"
 _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_counted"
 _CONSCRYPT = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_conscrypt_is_counted"
@@ -230,7 +231,27 @@ ROWS = (
             "aarch64": _X86_ALONE,
         },
     ),
-    Row("OpenSSL", "1.1.1", "static or inside another library, stripped", dict.fromkeys(COLUMNS, _NUMBERED)),
+    Row(
+        "OpenSSL",
+        "1.1.1",
+        "static or inside another library, stripped",
+        {
+            **dict.fromkeys(("calls", "handshakes", "private key"), _by(f"{_STRIPPED}_1_1_1", _NUMBERED, but=_OLD_LINKED)),
+            "phases": _by(f"{_LINKED}::test_sides_of_a_linked_openssl", _NUMBERED, but=_NO_TICKETS),
+            "waits": _WAITS_OF_LINKED,
+            "labels": _by(
+                f"{_LINKED}::test_names_protocols_and_resumption_of_a_linked_openssl",
+                "test_certificate_and_signature_of_a_linked_openssl",
+                "test_a_client_of_a_linked_openssl_has_a_certificate_or_none",
+                _NUMBERED,
+                but="the group isn't kept by OpenSSL 1.1.1",
+            ),
+            "certificates": _by(f"{_LINKED}::test_certificate_and_signature_of_a_linked_openssl"),
+            "reasons": _by(f"{_LINKED}::test_failures_of_a_linked_openssl_have_their_reasons"),
+            "clients": _by(f"{_LINKED}::test_sides_of_a_linked_openssl"),
+            "aarch64": _X86_ALONE,
+        },
+    ),
     Row(
         "BoringSSL",
         "of 2025",

@@ -19,6 +19,7 @@ from ssllatency.elf.image import Image
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.openssl.operations import OPERATIONS
+from ssllatency.stacks.openssl.unnamed import since_3
 from ssllatency.stacks.openssl.unnamed.found import found_in
 from ssllatency.stacks.openssl.unnamed.functions import NAMES
 from ssllatency.stacks.registry import stack_of
@@ -42,7 +43,14 @@ def test_made_up_openssl(tmp_path: Path, style: str) -> None:
     assert found.offsets.items() <= known.items()
     if style == "plain":
         assert found.missing == {}
-        assert {*found.functions} >= {*NAMES, "TLS_method", "TLS_server_method", "TLS_client_method", "BIO_test_flags"}
+        assert {*found.functions} >= {
+            *NAMES,
+            *since_3.NAMES,
+            "TLS_method",
+            "TLS_server_method",
+            "TLS_client_method",
+            "BIO_test_flags",
+        }
         assert found.offsets == known
         plan = plan_image(image)
         assert (plan.stack, {operation.found for operation in plan.operations}) == ("openssl", {"errors raised"})
@@ -102,8 +110,8 @@ def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
     assert (offsets.bio_method, offsets.bio_descriptor) == (None, None)
 
 
-def test_of_an_openssl_before_3_it_is_said_what_would_help(tmp_path: Path) -> None:
-    """Its errors have no names of functions."""
+def test_of_an_openssl_without_names_or_numbers_it_is_said_what_would_help(tmp_path: Path) -> None:
+    """As one that was built without its error texts."""
     programs.needed(*build.TOOLS)
     source = tmp_path / "old.c"
     source.write_text(

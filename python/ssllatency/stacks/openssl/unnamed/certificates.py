@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The algorithm that a connection of an OpenSSL 3 without symbols signs with, the certificate that it serves, and that of its
+"""The algorithm that a connection of an OpenSSL without symbols signs with, the certificate that it serves, and that of its
 peer. Each is shown by functions that raise errors: what they hand on, and what has them raise one.
 
 Beside the certificate lies its private key: so the one is taken only where the other is known to be another field.
@@ -8,6 +8,7 @@ Beside the certificate lies its private key: so the one is taken only where the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
@@ -23,8 +24,22 @@ _CHECKS, _ASKS = "tls_process_cert_verify", ("tls_process_client_certificate", "
 _COUNTS = "OPENSSL_sk_num"
 _NO_CERTIFICATE = 199  # SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: include/openssl/sslerr.h
 _MODES = {0: False, 1: False, 2: False, 3: True}  # SSL_VERIFY_PEER and SSL_VERIFY_FAIL_IF_NO_PEER_CERT: whether that is raised
-_FIRST, _SECOND, _THIRD, _KEY = 0, 1, 2, 5  # arguments; the last one of what begins a signature
+_FIRST, _SECOND, _THIRD = 0, 1, 2  # arguments
 _POINTER = 8
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Arguments by their numbers: the record of what looks its digest up, the key of what begins a signature, the reason of
+    what breaks off. `depth` is that of what a connection holds for a handshake, which has a structure of its own before 3.0."""
+
+    record: int = 1
+    key: int = 5
+    reason: int = 2
+    depth: int = 1
+
+
+_SINCE_3, _BEFORE_3 = _Places(), _Places(record=0, key=4, reason=3, depth=2)
 
 
 class CertificatePaths:
@@ -33,6 +48,7 @@ class CertificatePaths:
 
     def __init__(self, image: Image, found: UnnamedOpenSslFunctions, session: int) -> None:
         self._image, self._found, self._session = image, found, session
+        self._places = _BEFORE_3 if found.numbered else _SINCE_3
         self.paths: dict[str, FieldPath] = {}
         for step in (self._signature, self._certificate, self._verify_mode, self._peer_certificate):
             try:
@@ -46,10 +62,11 @@ class CertificatePaths:
     def _signature(self) -> None:
         """The record that is looked up to sign with, and in it the code point, as the table of records has it beside the kind
         of key."""
-        asked = {call.arguments[_SECOND] for call in self._calls(_SIGNS) if _depth(call.arguments[_FIRST]) == 1}
-        record = _only(asked, depth=1).path
+        depth = self._places.depth
+        looking_up = (call.arguments for call in self._calls(_SIGNS) if _depth(call.arguments[_FIRST]) == depth)
+        record = _only({arguments[self._places.record] for arguments in looking_up}, depth).path
         fields = self._found.follow(self._found.known(_SIGNS)).fields
-        kinds = {field.path[1] for field in fields if field.path[:-1] == record and field.size == 4}
+        kinds = {field.path[-1] for field in fields if field.path[:-1] == record and field.size == 4}
         if len(kinds) != 1:
             raise Unplannable("the kind of key isn't found that signs")
         offset = code_point_offset(self._image, None, kinds.pop())
@@ -59,9 +76,10 @@ class CertificatePaths:
 
     def _certificate(self) -> None:
         """The certificate that is sent of what a server hands on, whose key signs, and those that are checked with it."""
-        held = _only({call.arguments[_THIRD] for call in self._calls(_SERVES)}, depth=1).path
-        keys = {call.arguments[_KEY] for call in self._calls(_SIGNS)}
-        key = _only({value for value in keys if _depth(value) == 2}, depth=2).path
+        depth = self._places.depth
+        held = _only({call.arguments[_THIRD] for call in self._calls(_SERVES)}, depth).path
+        keys = {call.arguments[self._places.key] for call in self._calls(_SIGNS)}
+        key = _only({value for value in keys if _depth(value) == depth + 1}, depth + 1).path
         callees = {call.target for call in self._calls(_SERVES) if _path(call.arguments[_THIRD]) == held}
         followed = [self._of_held(target) for target in callees if isinstance(target, int)]
         sends = self._found.known(_SENDS)
@@ -70,12 +88,12 @@ class CertificatePaths:
             raise Unplannable("no one function sends the certificate whose key signs")
         calls = sending[0].calls
         sent = _only({call.arguments[_THIRD] for call in calls if call.target == sends}, depth=1).path
-        if sent[0] == key[1]:
+        if sent[0] == key[-1]:
             raise Unplannable("what is sent isn't told from the private key")
         self.paths["certificate"] = FieldPath((*held, *sent), _POINTER)
         beside = {call.arguments[_SECOND] for call in calls if _path(call.arguments[_THIRD]) == sent}
         chain = _only(beside, depth=1).path
-        if chain[0] in (sent[0], key[1]):
+        if chain[0] in (sent[0], key[-1]):
             raise Unplannable("the chain isn't told from the certificate and its key")
         self.paths["chain"] = FieldPath((*held, *chain), _POINTER)
         self._name_count({call.target for call in calls if _path(call.arguments[_FIRST]) == chain})
@@ -115,7 +133,7 @@ class CertificatePaths:
             self._found.known("ossl_statem_fatal"),
             self._found.follow(self._found.known(name), fields={path: mode}).calls,
         )
-        return any(call.target == fatal and call.arguments[_THIRD] == _NO_CERTIFICATE for call in calls)
+        return any(call.target == fatal and call.arguments[self._places.reason] == _NO_CERTIFICATE for call in calls)
 
     def _peer_certificate(self) -> None:
         """The one in the session whose key the check of the peer's signature asks for, by itself or since OpenSSL 3.2 by a

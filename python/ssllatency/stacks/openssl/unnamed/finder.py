@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of an OpenSSL 3 without symbols as they are found one by the other, and what is known of them meanwhile."""
+"""The functions of an OpenSSL without symbols as they are found one by the other, and what is known of them meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, SymbolicAddress, Value
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.found_functions import FOUND, the_one
-from ssllatency.stacks.openssl.unnamed.raised_names import RaisedNames
+from ssllatency.stacks.openssl.unnamed.raised_names import Raised, RaisedNames
+from ssllatency.stacks.openssl.unnamed.raised_numbers import RaisedNumbers, function_numbers
 
 MACHINE = "state_machine"
 """The function that all handshakes go through."""
@@ -32,19 +33,28 @@ _BESIDE = 1 << 12  # bytes between functions of the state machine's file
 Fields = Mapping[tuple[int, ...], int]
 
 
+def _raised(image: Image, names: Collection[str]) -> Raised:
+    """The names that functions give, as this release of OpenSSL gives them."""
+    numbers = function_numbers(image)
+    looked_for = dict.fromkeys(names)
+    return RaisedNumbers(image, looked_for, MACHINE, numbers) if numbers else RaisedNames(image, looked_for, MACHINE)
+
+
 class OpenSslFinder:
     """The functions of one image by name: `functions`, those that do what accessors do in `accessors`, and of the others in
     `missing` why they weren't taken; `offsets` of what a connection shows, as connection() of a stack has them. Unplannable
     from the constructor where nothing can be found."""
 
-    def __init__(self, image: Image, told: Collection[str], raising: Collection[str]) -> None:
+    def __init__(self, image: Image, raising: Collection[str]) -> None:
         if image.machine != "x86-64":
             raise Unplannable(f"errors that are raised are read in x86-64 code only, not in {image.machine} code")
         if not all(any(True for _ in image.find_string(text)) for text in (_FILE_NAME, MACHINE.encode())):
             raise Unplannable("no text in it names OpenSSL's source and the function that all handshakes go through")
         self.image = image
-        self.raised = RaisedNames(image, dict.fromkeys(raising), MACHINE)
-        self._told = told
+        self.raised = _raised(image, raising)
+        self.numbered = isinstance(self.raised, RaisedNumbers)
+        """Whether it is OpenSSL 1.1.1."""
+        self.told: Collection[str] = ()
         self._followed: dict[int, Evaluation] = {}
         self.functions: dict[str, Function] = {}
         self.accessors: dict[str, Function] = {}
@@ -72,9 +82,14 @@ class OpenSslFinder:
             self.accessors[name] = Function(name, bounds[0], bounds[1] - bounds[0], FOUND)
             self.image.name_functions({**self.accessors, **self.functions})
 
+    def refuse(self, name: str, why: str) -> None:
+        """Take back a function that has been found."""
+        del self.functions[name]
+        self.miss(name, why)
+
     def miss(self, name: str, why: str) -> None:
         """Notes why a function isn't taken, if that is worth telling."""
-        if name in self._told:
+        if name in self.told:
             self.missing[name] = why
 
     def address(self, name: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of an OpenSSL 3 whose symbols were stripped, found by the names that they give with the errors that they raise, and
+"""Functions of an OpenSSL whose symbols were stripped, found by the names that they give with the errors that they raise, and
 by what those call, return and store. Each is taken only where exactly one function is what is looked for.
 
 A function is taken by its name where it gives no other. What raises no errors, as SSL_get_error, is told by what it does.
@@ -7,7 +7,6 @@ A function is taken by its name where it gives no other. What raises no errors, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -18,41 +17,39 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, LoadedField
 from ssllatency.elf.image import ElfError, Image, Range
 from ssllatency.stacks.openssl.operations import OPERATIONS
+from ssllatency.stacks.openssl.unnamed import before_3, since_3
+from ssllatency.stacks.openssl.unnamed.before_3 import Before3
 from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MACHINE, SMALL, OpenSslFinder
+from ssllatency.stacks.openssl.unnamed.raised_numbers import RaisedNumbers
 from ssllatency.stacks.openssl.unnamed.sides import Sides
+from ssllatency.stacks.openssl.unnamed.since_3 import Since3
 from ssllatency.stacks.openssl.unnamed.sockets import CONTROLS
 from ssllatency.stacks.openssl.unnamed.version import version_field
 from ssllatency.stacks.openssl.unnamed.waits import READING, WRITING, Waits
 
 NAMES = (
     *("SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free", "SSL_get_error"),
-    *("SSL_read_ex", "SSL_write_ex", "state_machine", "ossl_statem_fatal", "ERR_vset_error"),
-    *("EVP_DigestSign", "EVP_PKEY_decrypt", "EVP_PKEY_generate", "EVP_PKEY_derive", "EVP_PKEY_derive_set_peer"),
-    *("X509_verify_cert", "EVP_PKEY_new_raw_private_key_ex", "X509_STORE_CTX_set_ex_data"),
+    *("SSL_read_ex", "SSL_write_ex", "state_machine", "ossl_statem_fatal"),
+    *("EVP_DigestSign", "EVP_PKEY_decrypt", "EVP_PKEY_derive", "EVP_PKEY_derive_set_peer"),
+    *("X509_verify_cert", "X509_STORE_CTX_set_ex_data"),
 )
-"""Those that are looked for and worth telling of where they aren't found."""
-_SET_DEBUG, _SETS_PEER = "ERR_set_debug", "EVP_PKEY_derive_set_peer_ex"
-_MAC_KEY = "EVP_PKEY_new_raw_private_key_ex"
-_SIGNING = ("tls_construct_cert_verify", "tls_construct_server_key_exchange")
-_COOKIES = ("tls_construct_stoc_cookie", "tls_parse_ctos_cookie")
+"""Those that are looked for and worth telling of where they aren't found, of any release."""
 _VERIFYING = ("ssl_verify_cert_chain", "ssl_verify_internal")  # the latter since OpenSSL 3.2
 _MAKES = ("SSL_new", "ossl_ssl_connection_new_int")  # a connection: the latter since OpenSSL 3.2
 _RAISING = (
     *(name for each in OPERATIONS for name in each.symbols),
-    *(f"EVP_{name}" for name in ("DigestSign", "DigestSignFinal", "DigestVerify", "DigestVerifyFinal", "PKEY_decrypt")),
-    _SETS_PEER,
-    *(f"EVP_PKEY_{name}" for name in ("generate", "derive", "derive_set_peer", "encapsulate", "decapsulate", "public_check")),
+    *(f"EVP_PKEY_{name}" for name in ("decrypt", "derive", "derive_set_peer", "public_check")),
     *("X509_verify_cert", CONTROLS),
-    *(*_MAKES, *_SIGNING, MACHINE),
+    *(*_MAKES, MACHINE, "tls_construct_cert_verify", "tls_construct_server_key_exchange"),
     *("ssl_read_internal", "ssl_write_internal", "ssl3_ctrl", "tls1_setup_key_block", "tls13_setup_key_block"),
-    *("tls_construct_stoc_server_name", "tls_construct_stoc_alpn", *_COOKIES, *_VERIFYING),
+    *("tls_construct_stoc_server_name", "tls_construct_stoc_alpn", *_VERIFYING),
     *("tls_construct_server_hello", "tls_construct_server_certificate", "ssl_add_cert_to_wpacket"),
-    *("tls_process_cert_verify", "tls_process_client_certificate", "tls_process_client_rpk", "ASYNC_WAIT_CTX_set_wait_fd"),
+    *("tls_process_cert_verify", "tls_process_client_certificate", "ASYNC_WAIT_CTX_set_wait_fd"),
+    *since_3.RAISING,
+    *before_3.RAISING,
 )
 
 _FLAGS = 3  # of ssl_write_internal, since OpenSSL 3.3
-_LIBRARY_SSL = 20  # ERR_LIB_SSL
-_LIBRARIES = range(2, 128)  # ERR_LIB_*: include/openssl/err.h
 MAX_OFFSET = 1 << 16  # in a connection, and in what it points to
 _LOCKED = "lock "  # the prefix of an instruction that counts references
 _FIRST_BYTES = 64
@@ -63,8 +60,10 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
     """All of them, looked for by the constructor, which may raise ElfError as well."""
 
     def __init__(self, image: Image) -> None:
-        super().__init__(image, NAMES, _RAISING)
+        super().__init__(image, _RAISING)
         self._waits, self._sides = Waits(self), Sides(self)
+        self._release = Before3(self, self.raised) if isinstance(self.raised, RaisedNumbers) else Since3(self)
+        self.told = (*NAMES, *(before_3.NAMES if self.numbered else since_3.NAMES))
         self._find()
 
     def _find(self) -> None:
@@ -74,9 +73,6 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
         if "SSL_get_error" not in self.functions:
             raise Unplannable(f"SSL_get_error isn't found: {self.missing['SSL_get_error']}")
         finders: dict[str, Callable[[], Collection[Range]]] = {
-            _SET_DEBUG: lambda: self.image.functions_at([self.raised.set_debug]),
-            "ERR_set_error": self._set_error,
-            "ERR_vset_error": self._vset_error,
             "ERR_peek_error": lambda: self.image.functions_at(self._waits.called_for(4) - {self.address("SSL_want")}),
             "SSL_get_rbio": lambda: self.image.functions_at(self._waits.gets_bio(READING)),
             "SSL_get_wbio": lambda: self.image.functions_at(self._waits.gets_bio(WRITING)),
@@ -87,60 +83,21 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
         for name, find in finders.items():
             self.take(name, find)
         self._refuse_callers()
-        self.take(_MAC_KEY, self._mac_key)
         self.take("X509_STORE_CTX_set_ex_data", self._attaching)
-        self.take("EVP_PKEY_derive_set_peer", lambda: self.passing_on(self.known(_SETS_PEER)))
         self.offsets["version"] = version_field(self.image, self.within)
-        if "EVP_DigestSign" not in self.functions:
-            self.take("EVP_DigestSign", self._digest_sign)
-        first = (self._waits.find_bios, self._waits.find_shutdown, self._state)
-        sides = (self._sides.find_methods, self._sides.find_sides)
-        for find_more in (*first, *sides, self._free, self._exact, self._fatal):
+        for name, find in self._release.finders().items():
+            if name not in self.functions:
+                self.take(name, find)
+        self._release.refuse()
+        first = (self._waits.find_bios, self._waits.find_shutdown, self._sides.find_methods, self._state)
+        for find_more in (*first, self._sides.find_sides, self._free, self._exact):
             try:
                 find_more()
             except (Unplannable, ElfError):
                 continue
-        for name in NAMES:
+        for name in self.told:
             if name not in self.functions:
                 self.missing.setdefault(name, "no function is known by its errors, its calls or its results")
-
-    def _set_error(self) -> list[Range]:
-        """The one that is called most with a library's number, a reason and no text."""
-        votes = Counter(
-            call.target
-            for function in self.raised.holding
-            for call in self.raised.calls(function)
-            if call.arguments[0] in _LIBRARIES and call.arguments[1] and call.arguments[2] == 0
-        )
-        most = max(votes.values(), default=0)  # not most_common(), which imports a module: a confined reader may not
-        return self.image.functions_at([target for target, number in votes.items() if number == most])
-
-    def _vset_error(self) -> list[Range]:
-        """The function that ERR_set_error passes its first argument on to."""
-        return self.image.functions_at(sorted(self.called_with_own(self.known("ERR_set_error"))))
-
-    def _digest_sign(self) -> list[Range]:
-        """The function that both of libssl's that sign ask how long a signature will be, with NULL, and then for it."""
-        asked = []
-        for name in _SIGNING:
-            function = self.functions.get(name)
-            if function is None:
-                raise Unplannable(f"it is found by {name}, which isn't found")
-            calls = self.raised.calls((function.address, function.address + function.size))
-            buffers = {call.target: {each.arguments[1] for each in calls if each.target == call.target} for call in calls}
-            asked.append({target for target, given in buffers.items() if given == {0, None}})
-        return self.image.functions_at(sorted(set.intersection(*asked)))
-
-    def _mac_key(self) -> list[Range]:
-        """The function that makes the keys with which cookies are authenticated: what is made with these is no signature."""
-        called = (
-            call.target
-            for name in _COOKIES
-            if name in self.functions
-            for call in self.raised.calls(self.bounds(name))
-            if call.arguments[1] and self.image.text(call.arguments[1]) == "HMAC"
-        )
-        return self.image.functions_at(sorted(set(called)))
 
     def _attaching(self) -> list[Range]:
         """The function that tells the check of the peer's certificates which connection it is for: the connection, or since
@@ -184,14 +141,18 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
         return not followed.calls and not followed.stores
 
     def _state(self) -> None:
-        """The fields of the message flow: that which has the state machine give up at once, and the other one of the two that
-        SSL_in_before looks at."""
+        """The fields of the message flow: that which has the state machine give up at once, or what goes on to it as one side
+        where that is built into these, and the other one of the two that SSL_in_before looks at."""
         both = self._looked_at(self.known("SSL_in_before"))
-        machine = self.known(MACHINE)
-        errors = {each for each in both if self.follow(machine, fields={(each,): _FLOW_ERROR}).results == [_MINUS_1]}
-        if len(errors) == 1 and len(both) == 2:
-            self.offsets["state"] = errors.pop()
-            self.offsets["hand_state"] = (both - {self.offsets["state"]}).pop()
+        for starts in ([self.known(MACHINE)], self._sides.starts):
+            errors = {each for each in both if starts and all(self._gives_up(start, each) for start in starts)}
+            if len(errors) == 1 and len(both) == 2:
+                self.offsets["state"] = errors.pop()
+                self.offsets["hand_state"] = (both - {self.offsets["state"]}).pop()
+                return
+
+    def _gives_up(self, start: int, field: int) -> bool:
+        return self.follow(start, fields={(field,): _FLOW_ERROR}).results == [_MINUS_1]
 
     def _free(self) -> None:
         """The function that SSL_new calls where it fails: it does nothing with NULL, and counts a reference less."""
@@ -219,22 +180,6 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
         sites = calls_to(self.image, {address}, self.within)[address] if address else ()
         callers = {bounds for site in sites if (bounds := self.image.function_bounds(site)) and bounds[0] != address}
         return sorted(each for each in callers if {call.target for call in self.raised.calls(each)} == {address})
-
-    def _fatal(self) -> None:
-        """The function that raises an error of libssl's and ends the handshake: others are called with an alert, a reason and
-        no text, and pass them on, but not as libssl's."""
-        raises = self.known("ERR_vset_error")
-        called = {
-            call.target
-            for function in self.raised.holding
-            for call in self.raised.calls(function)
-            if call.arguments[1] is not None and call.arguments[2] and call.arguments[3] == 0
-        }
-        passing = {
-            each: {call.arguments[0] for call in self.raised.calls(each) if call.target == raises}
-            for each in self.image.functions_at(sorted(called))
-        }
-        self.take("ossl_statem_fatal", lambda: [each for each, libraries in passing.items() if libraries == {_LIBRARY_SSL}])
 
     def _frees(self, address: int) -> bool:
         nothing = followed_in(self.image, address, Assumptions({"rdi": 0}))

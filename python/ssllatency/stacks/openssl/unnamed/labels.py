@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labels of connections of an OpenSSL 3 without symbols: accessors, named by the fields that they return, and paths that
+"""The labels of connections of an OpenSSL without symbols: accessors, named by the fields that they return, and paths that
 functions show which raise errors.
 
 A path is taken only where one field alone does what is looked for.
@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice, permutations
 
 from ssllatency.code.evaluate import followed_in
-from ssllatency.code.evaluation import Evaluation
+from ssllatency.code.evaluation import ARGUMENTS, Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress, Value
@@ -127,7 +127,14 @@ class UnnamedLabels:
 
     @cached_property
     def _session(self) -> int:
-        """The field of the session, in which the group of a handshake before TLS 1.3 is."""
+        """The field of the session, in which the group of a handshake before TLS 1.3 is; before OpenSSL 3.0, which doesn't keep
+        that, the one pointer that is asked for the algorithms to make keys for."""
+        if self._found.numbered:
+            asked = [{call.arguments[0] for call in self._follow(self._found.known(name)).calls} for name in _KEYS]
+            pointers = {value.path for value in set.intersection(*asked) if isinstance(value, LoadedField) and value.is_pointer}
+            if len(pointers) != 1 or len(min(pointers)) != 1:
+                raise Unplannable("no one pointer is asked for the algorithms of a session")
+            return pointers.pop()[0]
         calls = Accessors(self._image).control(_GET_NEGOTIATED_GROUP).calls
         groups = {call.arguments[0] for call in calls}
         sessions = {group.path[0] for group in groups if isinstance(group, LoadedField) and len(group.path) == 2}
@@ -184,11 +191,15 @@ class UnnamedLabels:
     def _protocol(self) -> None:
         """The text and its length that a server answers with."""
         calls = self._follow(self._found.known("tls_construct_stoc_alpn")).calls
+        depth = 2 if self._found.numbered else 1
         passed = {
             (text.path, length.path)
             for call in calls
             for text, length in [call.arguments[1:3]]
-            if isinstance(text, LoadedField) and isinstance(length, LoadedField) and len(text.path) == len(length.path) == 1
+            if isinstance(text, LoadedField)
+            and isinstance(length, LoadedField)
+            and text.path[:-1] == length.path[:-1]
+            and len(text.path) == depth
         }
         if len(passed) != 1:
             raise Unplannable("no one text is the protocol that was agreed on")
@@ -216,12 +227,12 @@ class UnnamedLabels:
 
     def _cipher(self) -> None:
         """The structure in the session that is asked for its algorithms, and in it the number, as tables of ciphers have it."""
-        session = LoadedField((self._session,))
+        session, given = LoadedField((self._session,)), 0 if self._found.numbered else 1
         found: set[int] = set()
         for name in _KEYS:
             calls = self._follow(self._found.address(name)).calls if name in self._found.functions else ()
-            for target in {call.target for call in calls if call.arguments[1] == session and isinstance(call.target, int)}:
-                read = followed_in(self._image, target, Assumptions({"rsi": _CONNECTION})).fields
+            for target in {call.target for call in calls if call.arguments[given] == session and isinstance(call.target, int)}:
+                read = followed_in(self._image, target, Assumptions({ARGUMENTS[given]: _CONNECTION})).fields
                 found |= {field.path[0] for field in read if len(field.path) == 2}
         numbers = self._cipher_numbers()
         if len(found) != 1 or len(numbers) != 1:

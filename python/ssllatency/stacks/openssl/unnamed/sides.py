@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sides of connections of an OpenSSL 3 without symbols: the tables of methods, and the functions that choose a side."""
+"""The sides of connections of an OpenSSL without symbols: the tables of methods, and the functions that choose a side."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Sides:
     def __init__(self, found: OpenSslFinder) -> None:
         self._found = found
         self._slots: tuple[int, int] = (0, 0)
+        self.starts: list[int] = []
+        """The functions that accept and connect, as tables of methods hold them."""
 
     def find_methods(self) -> None:
         """The functions that return the tables of methods which lead to the state machine."""
@@ -40,8 +42,9 @@ class Sides:
         accepts, connects = ([start for start, server in sides.items() if server == side] for side in (1, 0))
         if len(accepts) != 1 or len(connects) != 1:
             raise Unplannable("the functions for accepting and connecting aren't found")
+        self.starts = [*accepts, *connects]
         tables: dict[int, set[int]] = {}
-        for side in (*accepts, *connects):
+        for side in self.starts:
             for place in self._found.image.pointers_to(side)[:_MOST_PLACES]:
                 if base := self._begins(place):
                     tables.setdefault(base, set()).add(place - base)

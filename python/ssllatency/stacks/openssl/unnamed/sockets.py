@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The descriptor in a BIO for sockets, in an OpenSSL 3 without symbols: it leads to a connection's port and peer, and to when
+"""The descriptor in a BIO for sockets, in an OpenSSL without symbols: it leads to a connection's port and peer, and to when
 bytes arrived."""
 
 from __future__ import annotations

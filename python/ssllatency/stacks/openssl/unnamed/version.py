@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The field of a connection that holds its version, in an OpenSSL 3 without symbols."""
+"""The field of a connection that holds its version, in an OpenSSL without symbols."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code by which an OpenSSL 3 without symbols tells what a call waits for, and where a connection keeps that."""
+"""The code by which an OpenSSL without symbols tells what a call waits for, and where a connection keeps that."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MOST_FIELDS, Fi
 
 NOTHING, WRITING, READING = 1, 2, 3
 """Codes that SSL_want returns: include/openssl/ssl.h."""
-_CODES = {4: 4, 5: 9, 6: 10, 8: 12}  # others, and what SSL_get_error makes of them where no error is queued
+_CODES = {4: 4, 5: 9, 6: 10}  # others, and what SSL_get_error makes of them where no error is queued
+_SINCE_3, _BEFORE_3 = {**_CODES, 8: 12}, {**_CODES, 7: 11}  # OpenSSL 1.1.1 has no SSL_RETRY_VERIFY
 _UNLESS_ERROR = {1, 5, None}
 _CLOSED = {6, None}  # SSL_ERROR_ZERO_RETURN, or what isn't known
 _RECEIVED_SHUTDOWN = 2
 _MOST_TOLD = 64  # functions that hold SSL_get_error's codes: in real files three at most
 _LARGEST = 1536  # bytes of SSL_get_error
-_RETURNED = tuple(re.compile(rb"%c\0\0\0|\x6a%c" % (code, code)) for code in (9, 12))  # mov $9, register or push $9
+_RETURNED = rb"%c\0\0\0|\x6a%c"  # mov $9, register or push $9
 
 
 class Waits:
@@ -32,6 +33,7 @@ class Waits:
         self._found = found
         self._tells = 0  # where the function begins that tells what a call waits for: SSL_get_error, or what that goes on to
         self._wanted: tuple[int, ...] = ()
+        self._codes = _BEFORE_3 if found.numbered else _SINCE_3
 
     def get_error(self) -> list[Range]:
         """The one that returns 0 for a call that succeeded, and for others what SSL_want's codes mean."""
@@ -49,7 +51,8 @@ class Waits:
     def _holds_codes(self, function: Range) -> bool:
         """Whether it has two of the codes that only few functions have."""
         code = self._found.image.code(function[0], function[1] - function[0])
-        return all(returned.search(code) for returned in _RETURNED)
+        few = (self._codes[5], max(self._codes.values()))
+        return all(re.search(_RETURNED % (number, number), code) for number in few)
 
     def _returns_codes(self, function: Range) -> bool:
         if set(self._found.follow(function[0], {"rsi": 1, "rdx": 1}).results) != {0}:
@@ -63,13 +66,13 @@ class Waits:
                 continue
             want = Function("SSL_want", callee, bounds[1] - callee, FOUND)
             self._found.image.name_functions({**self._found.functions, "SSL_want": want})
-            if all(self._returns(function[0], code, calls={"SSL_want": code}) for code in _CODES):
+            if all(self._returns(function[0], code, calls={"SSL_want": code}) for code in self._codes):
                 self._found.functions["SSL_want"], self._wanted = want, path
                 self._found.offsets["rwstate"] = path[0]
                 return True
         self._found.image.name_functions(self._found.functions)
         for path in {found.path for found in failed.fields if len(found.path) == 1 and found.size == 4 and any(found.path)}:
-            if all(self._returns(function[0], code, fields={path: code}) for code in _CODES):
+            if all(self._returns(function[0], code, fields={path: code}) for code in self._codes):
                 self._wanted, self._found.offsets["rwstate"] = path, path[0]
                 return True
         return False
@@ -80,7 +83,7 @@ class Waits:
 
     def _returns(self, address: int, code: int, fields: Fields | None = None, calls: Mapping[str, int] | None = None) -> bool:
         results = set(self._failed(address, fields, calls).results)
-        return _CODES[code] in results and results <= {_CODES[code], *_UNLESS_ERROR}
+        return self._codes[code] in results and results <= {self._codes[code], *_UNLESS_ERROR}
 
     def _one_field(self, address: int, size: int) -> tuple[int, ...]:
         """The one field of a connection that a small function returns, if not a number; empty where that isn't so."""
