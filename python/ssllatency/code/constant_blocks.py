@@ -16,8 +16,23 @@ ARGUMENTS = 5
 MAX_SIZE = 1 << 16  # bytes of a function
 _MOST_STATES = 48  # different constants with which one place is reached; further ones are left out
 
-# What registers hold, by their numbers: a constant, unknown (None), or what the register ~value held where the block begins.
+# What registers hold, by their numbers: a constant, unknown (None), or by an inherited() value what one held where the block
+# begins, and what has been added to it since.
 State = tuple[int | None, ...]
+_REGISTER_BITS = 8  # of an inherited value
+
+
+def inherited(register: int, added: int = 0) -> int:
+    """The value that says that a register holds what this one held where the block begins, and so much more: below 0, as no
+    constant is."""
+    return ~(register | added << _REGISTER_BITS)
+
+
+def plus(value: int | None, distance: int) -> int | None:
+    """A constant or an inherited value to which a number is added that isn't negative."""
+    if value is None or value >= 0:
+        return None if value is None else value + distance
+    return ~(~value + (distance << _REGISTER_BITS))
 
 
 @dataclass(frozen=True)
@@ -40,7 +55,7 @@ class CodeBlock:
 
     @classmethod
     def begin(cls, registers: int) -> CodeBlock:
-        return cls([~number for number in range(registers)])
+        return cls([inherited(number) for number in range(registers)])
 
     def call(self, address: int, target: int) -> None:
         """Note a call with what the first registers hold."""
@@ -75,4 +90,10 @@ def _spread(blocks: Mapping[int, CodeBlock], starts: Sequence[int], state: State
 
 
 def _after(before: State, held: Iterable[int | None]) -> State:
-    return tuple(before[~value] if value is not None and value < 0 else value for value in held)
+    return tuple(_resolved(before, value) if value is not None and value < 0 else value for value in held)
+
+
+def _resolved(before: State, value: int) -> int | None:
+    """The constant that an inherited value stands for, if it is one."""
+    register, added = ~value & (1 << _REGISTER_BITS) - 1, ~value >> _REGISTER_BITS
+    return plus(before[register], added)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _LONGEST_PATH = 256
 _LONGEST = 16
-_ADRP, _ADD, _SOON = 0x90000000, 0x91000000, 64  # of 64 bits, with an immediate; instructions
+# adr or adrp; add and ldr, of 64 bits, with an immediate. How many instructions later one may follow.
+_OF_ADDRESS, _ADR, _ADD, _LOAD, _SOON = 0x1F000000, 0x10000000, 0x91000000, 0xF9400000, 64
 _MAX_FILES = 4096
 _OF_PATHS, _UNREADABLE = re.compile(rb"[\w./+-]"), re.compile(rb"[^ -~]")
 
@@ -49,7 +50,7 @@ def places_naming(image: Image, texts: Collection[int], within: Range | None = N
 
 def references(image: Image, texts: Collection[int], within: Range | None = None) -> Iterator[tuple[int, int]]:
     """The places at which code takes the address of one of these texts, each with that address; in aarch64 code, where it takes
-    the address of the text's page."""
+    the address of the text's page, to which it then adds."""
     if not texts:
         return
     if image.machine == "aarch64":
@@ -70,28 +71,34 @@ def references(image: Image, texts: Collection[int], within: Range | None = None
 
 
 def _aarch64_references(image: Image, texts: Collection[int], within: Range | None) -> Iterator[tuple[int, int]]:
-    """Those of adrp and the next add of its register, if that is soon."""
+    """Those of adr, and of adrp where something is soon added to its register, be it in another block: the page alone is no
+    text's address. A word in the data may be loaded from there as well, as the address of a function in a table of such."""
     pages, last = {text & ~0xFFF for text in texts}, -1
     for start, code in image.code_pieces(4 * _SOON, within):
         words = memoryview(code[: len(code) & ~3]).cast("I")
         for number, word in enumerate(words):
-            if word & 0x9F000000 != _ADRP:
+            if word & _OF_ADDRESS != _ADR or start + 4 * number <= last:  # pieces overlap
                 continue
-            page = made((), word, start + 4 * number)
-            text = page + _added(words, number, word & 31) if page is not None and page in pages else 0
-            if text in texts and start + 4 * number > last:
-                last = start + 4 * number  # pieces overlap
+            address = made((), word, start + 4 * number)
+            if address is None or address & ~0xFFF not in pages:
+                continue
+            taken = {address} if not word >> 31 else {address + added for added in _added(words, number, word & 31)}
+            for text in sorted(taken & set(texts)):
+                last = start + 4 * number
                 yield last, text
 
 
-def _added(words: Sequence[int], position: int, register: int) -> int:
-    """The number that is added to the register soon after that position; 0 where none is."""
+def _added(words: Sequence[int], position: int, register: int) -> Iterator[int]:
+    """The numbers that are added to the register soon after that position, or at which words are loaded from there."""
     for word in words[position + 1 : position + _SOON]:
         if word & 0xFFC003E0 == _ADD | register << 5:
-            return word >> 10 & 0xFFF
-        if word & 0x9F00001F == _ADRP | register:
+            yield word >> 10 & 0xFFF
+        elif word & 0xFFC003E0 == _LOAD | register << 5:
+            yield 8 * (word >> 10 & 0xFFF)
+        elif word & _OF_ADDRESS != _ADR:
+            continue
+        if word & 31 == register:
             break
-    return 0
 
 
 def _uppers(low: int, high: int) -> bytes:

@@ -95,6 +95,10 @@ _ARM_BORINGSSL = _by(
     f"{_LIBRARIES}/test_aarch64_libraries.py::test_a_boringssl_in_another_library_is_planned",
     but="of Netty's; whether clients have certificates isn't known",
 )
+_ARM_BARE_BORINGSSL = _by(
+    f"{_LIBRARIES}/test_aarch64_libraries.py::test_a_stripped_boringssl_is_found",
+    but="of Netty's; whether clients have certificates isn't known, nor the name that they ask for",
+)
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _BY_HAND = "of 3.2, 3.4 and 3.5 functions, fields and probes were compared with those of symbols, by hand"
 _AWS_LC_RS = f"{_OTHER}/test_rustls.py::test_functions_of_aws_lc_rs_are_counted"
@@ -281,7 +285,7 @@ ROWS = (
             "labels": _by(f"{_BORING}::test_stripped", *_BORING_LABELS, _GRPC, _CONSCRYPT, _ENVOY, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _CONSCRYPT, _ENVOY),
             "clients": _by(_GRPC_CLIENT, f"{_BORING}::test_clients"),
-            "aarch64": _X86_ALONE,
+            "aarch64": _ARM_BARE_BORINGSSL,
         },
     ),
     Row(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssllatency.code.aarch64.instructions import NAMES, Aarch64Instruction, decoded
-from ssllatency.code.constant_blocks import CodeBlock
+from ssllatency.code.constant_blocks import CodeBlock, plus
 from ssllatency.code.machine import CALLS, Flow
 from ssllatency.code.values import signed
 
@@ -67,5 +67,4 @@ def made(held: Sequence[int | None], word: int, address: int) -> int | None:
 
 
 def _sum(held: Sequence[int | None], number: int, distance: int) -> int | None:
-    value = held[number] if number < REGISTERS else None
-    return value + distance if value is not None and value >= 0 else value if not distance else None
+    return plus(held[number] if number < REGISTERS else None, distance)

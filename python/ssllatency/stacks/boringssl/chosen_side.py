@@ -7,33 +7,16 @@ connection and sets the bit; SSL_set_connect_state and SSL_connect store the cli
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 
-from ssllatency.code.decode import lines
 from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors
+from ssllatency.stacks.boringssl.stored import Stored, aarch64_stored, x86_stored
 from ssllatency.stacks.source_files import places_naming
 
 SERVER, CLIENT = "handshake_server", "handshake_client"
 """The source files of the two state machines."""
-_TAKES_ADDRESS = re.compile(r"(\w+), \[rip ([+-]) (\w+)\]")
-_STORES = re.compile(r"qword ptr \[(\w+) \+ (\w+)\], (\w+)")
-_CHANGES = re.compile(r"byte ptr \[(\w+) \+ (\w+)\], (\w+)")
-_OTHERS = ("rsp", "rip")
-_BYTE = 0xFF
 _LONGEST_CALLED = 96  # bytes of a function that does nothing but choose the side
-
-
-@dataclass
-class _Stored:
-    """Addresses of functions that a function stores, with the registers that point to the structure; and the bits that it sets
-    and clears behind such registers, each with its offset."""
-
-    functions: dict[int, set[str]] = field(default_factory=dict)
-    sets: set[tuple[str, int, int]] = field(default_factory=set)
-    clears: set[tuple[str, int, int]] = field(default_factory=set)
 
 
 class ChosenSide:
@@ -43,6 +26,7 @@ class ChosenSide:
     def __init__(self, image: Image, errors: RaisedErrors, callers: Callable[[Range], Collection[Range]]) -> None:
         self._image, self._errors, self._callers = image, errors, callers
         self.within: Range | None = None
+        self._by_table = image.machine == "aarch64"  # whose code loads addresses of exported functions out of a table
 
     def of(self, function: Range) -> set[str]:
         """The sides whose state machine the function stores, itself or by a small one that it calls: their source files."""
@@ -68,7 +52,8 @@ class ChosenSide:
         raising = set(self._errors.of(side))
         candidates = {*raising, *(caller for function in raising for caller in self._callers(function))}
         machines = {function[0] for function in candidates if self._runs(function[0], side)}
-        places = places_naming(self._image, machines, self.within)
+        tables = {place for machine in machines for place in self._image.pointers_to(machine)} if self._by_table else set()
+        places = places_naming(self._image, machines | tables, self.within)
         for function in {bounds for place in places if (bounds := self._image.function_bounds(place))}:
             stored = self._stored(function)
             changed = stored.sets if side == SERVER else stored.clears
@@ -84,21 +69,7 @@ class ChosenSide:
         own, other = (not raising.isdisjoint(self._errors.of(each)) for each in (side, CLIENT if side == SERVER else SERVER))
         return own and not other
 
-    def _stored(self, function: Range) -> _Stored:
-        held: dict[str, int] = {}
-        stored = _Stored()
+    def _stored(self, function: Range) -> Stored:
         start, end = function
-        for line in lines(self._image.code(start, end - start), start, self._image.machine):
-            name, text = line.mnemonic, line.op_str
-            if name == "lea" and (match := _TAKES_ADDRESS.fullmatch(text)):
-                distance = int(match[3], 0)
-                held[match[1]] = line.address + len(line.code) + (distance if match[2] == "+" else -distance)
-            elif name == "mov" and (match := _STORES.fullmatch(text)) and match[3] in held and match[1] not in _OTHERS:
-                stored.functions.setdefault(held[match[3]], set()).add(match[1])
-            elif name in ("or", "and") and (match := _CHANGES.fullmatch(text)) and match[3].startswith("0x"):
-                changed = stored.sets if name == "or" else stored.clears
-                mask = int(match[3], 0) & _BYTE
-                changed.add((match[1], int(match[2], 0), mask if name == "or" else mask ^ _BYTE))
-            elif name == "or" and (match := _CHANGES.fullmatch(text)) and match[3].isdigit():
-                stored.sets.add((match[1], int(match[2], 0), int(match[3])))
-        return stored
+        code = self._image.code(start, end - start)
+        return x86_stored(code, start) if self._image.machine == "x86-64" else aarch64_stored(self._image, code, start)

@@ -9,7 +9,7 @@ SSL_get_error comes first: without it, nothing tells how calls end, and nothing 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ssllatency.code.calls import calls_to
@@ -45,6 +45,7 @@ _ITS_OWN = range(11, 15)  # codes that OpenSSL's SSL_get_error doesn't return
 _WANT_READ, _WANT_WRITE, _ZERO_RETURN = 2, 3, 6
 _UNLESS_ERROR = {1, 5, None}  # what it returns where an error lies in the queue
 _BEGINS_BY_TEST = re.compile(rb"\x85[\xc0\xc9\xd2\xdb\xed\xf6\xff]")  # test of a register, which holds what the call returned
+_COMPARES, _WITH_0 = 0xFFFFFC1F, 0x7100001F  # the same on aarch64: cmp of 32 bits with 0
 _WITHIN = 32  # bytes from a function's beginning to that test
 _NEAR = 1 << 16  # bytes between libssl's functions
 _FARTHEST = 8 << 20  # bytes from the first of those that raise errors in ssl_lib.cc to the last
@@ -58,8 +59,6 @@ class UnnamedFunctions:
     ElfError, from the constructor where nothing can be found."""
 
     def __init__(self, image: Image) -> None:
-        if image.machine != "x86-64":
-            raise Unplannable(f"functions without symbols are looked for in x86-64 code only, not in {image.machine} code")
         self._image = image
         self._errors = errors_of(image)
         self._lib = self._errors.of(_LIB)
@@ -153,13 +152,21 @@ class UnnamedFunctions:
             raise Unplannable("the functions of ssl_lib.cc lie too far apart")
         candidates = set()
         for start, code in self._image.code_pieces(_WITHIN, self._within):
-            for match in _BEGINS_BY_TEST.finditer(code):
-                bounds = self._image.function_bounds(start + match.start())
-                if bounds and start + match.start() - bounds[0] < _WITHIN and bounds[1] - bounds[0] < _LONGEST_GET_ERROR:
+            for place in self._tests(code):
+                bounds = self._image.function_bounds(start + place)
+                if bounds and start + place - bounds[0] < _WITHIN and bounds[1] - bounds[0] < _LONGEST_GET_ERROR:
                     candidates.add(bounds)
         if len(candidates) > _MOST_CANDIDATES:
             raise Unplannable("too many functions look like SSL_get_error")
         return [function for function in sorted(candidates) if self._returns_codes(function)]
+
+    def _tests(self, code: bytes) -> Iterator[int]:
+        """The places in code at which a register is compared with 0."""
+        if self._image.machine == "x86-64":
+            yield from (match.start() for match in _BEGINS_BY_TEST.finditer(code))
+        else:
+            words = memoryview(code[: len(code) & ~3]).cast("I")
+            yield from (4 * number for number, word in enumerate(words) if word & _COMPARES == _WITH_0)
 
     def _returns_codes(self, function: Range) -> bool:
         if set(self._follow(function, {"rsi": 1}).results) != {0}:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
+import tempfile
 import zipfile
 from bisect import bisect_right
 from collections import Counter
@@ -19,6 +22,7 @@ from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from tests import foreign
 from tests.fixtures.functions import function_ranges
+from tests.fixtures.stripped import without_symbols
 from tests.parameters import slow_except
 from tests.unit.probes.libraries.damage import survive_damage
 
@@ -36,12 +40,14 @@ from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.sites.entry import entry_site
 from ssllatency.probes.sites.exits import Chooser
 from ssllatency.probes.sites.verify import problem
+from ssllatency.stacks.boringssl.unnamed import NAMES, found_in
 from ssllatency.stacks.openssl.operations import FATAL
 
 SERIES = ("1.1", "3.0", "3.5")
 SSL, CRYPTO = ([f"{library}-{series}-arm64" for series in SERIES] for library in ("libssl", "libcrypto"))
 SAMPLE = 500  # functions of each library
 SIMULATED = re.compile(r"(b|b\.[a-z]+|bl|br|blr|ret|cbz|cbnz|tbz|tbnz|adr|adrp)$")
+CALLED = {"SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"}
 OF_CLIENTS = {"verify_mode", "peer_certificate", "peer_digest"}
 POST_QUANTUM = {name for name in BY_NAME if name.startswith("ml")}
 PROVIDED = {name for name, operation in BY_NAME.items() if operation.providers}
@@ -105,21 +111,32 @@ def _callees(handshake: HandshakeSites) -> Counter[str]:
     return Counter(call.callee for call in handshake.calls)
 
 
-def _of_netty(folder: Path, name: str, machine: str) -> Image:
+@cache
+def _of_netty(name: str, machine: str) -> Path:
     """Its library for this machine."""
     (archive,) = foreign.needed(foreign.java_archives(name)).glob("netty-tcnative-boringssl-static-*.jar")
+    folder = Path(tempfile.mkdtemp(prefix="netty-"))
+    atexit.register(shutil.rmtree, folder)
     with zipfile.ZipFile(archive) as files:
-        return Image.open(Path(files.extract(f"META-INF/native/libnetty_tcnative_linux_{machine}.so", folder)))
+        return Path(files.extract(f"META-INF/native/libnetty_tcnative_linux_{machine}.so", folder))
 
 
+# By the version of Netty's, the archives of aarch64 and x86-64, and what is built in more often there than here.
+NETTY = {
+    "2.0.66": ("tcnative-arm64", "netty", Counter({"ticket_aead_method": 1})),
+    "2.0.84": ("tcnative-2.0.84-arm64", "tcnative-2.0.84", Counter[str]()),
+}
+
+
+@pytest.mark.parametrize("version", NETTY)
 @pytest.mark.slow
-def test_a_boringssl_in_another_library_is_planned(tmp_path: Path) -> None:
-    """That of Netty, with its symbols: what applications call, what tells how it ended, phases and labels, as in the same
-    version for x86-64; but whether a client has a certificate."""
-    inside, other = _of_netty(tmp_path, "tcnative-arm64", "aarch_64"), _of_netty(tmp_path, "netty", "x86_64")
+def test_a_boringssl_in_another_library_is_planned(version: str) -> None:
+    """That of Netty, with its symbols: what applications call, what tells how it ended, phases, labels and the certificates that
+    are served, as in the same version for x86-64; but whether a client has a certificate."""
+    *names, more = NETTY[version]
+    inside, other = (Image.open(_of_netty(name, machine)) for name, machine in zip(names, ("aarch_64", "x86_64"), strict=True))
     plan = _plan(inside, False)
-    called = {"SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"}
-    assert (plan.stack, called - {each.operation for each in plan.operations}) == ("boringssl", set())
+    assert (plan.stack, CALLED - {each.operation for each in plan.operations}) == ("boringssl", set())
     assert None not in (plan.offsets.rwstate, plan.offsets.boringssl, plan.offsets.server, plan.offsets.bio_flags)
     handshake = plan_handshake(inside)
     same = plan_handshake(other)
@@ -127,9 +144,37 @@ def test_a_boringssl_in_another_library_is_planned(tmp_path: Path) -> None:
     labels = {name: path for name, path in same.labels.items() if name not in OF_CLIENTS}
     assert handshake.labels == labels
     assert {"version", "cipher", "group", "resumed", "server_name", "alpn", "sent_certificates", "sent_count"} <= labels.keys()
-    assert _callees(same) - _callees(handshake) == Counter({"ticket_aead_method": 1})  # built in twice there
+    assert _callees(same) - _callees(handshake) == more
     assert _callees(handshake) - _callees(same) == Counter()
     assert handshake.signs
+
+
+@pytest.mark.parametrize("version", slow_except(NETTY))
+def test_a_stripped_boringssl_is_found(tmp_path: Path, version: str) -> None:
+    """That of Netty without its symbols: the same functions, sites, phases and labels as with them; but the name that clients
+    ask for, and functions below those that are phases."""
+    path = _of_netty(NETTY[version][0], "aarch_64")
+    named, bare = Image.open(path), Image.open(without_symbols(path, tmp_path / "bare.so"))
+    found = found_in(bare)
+    assert found.missing == {}
+    assert {*found.functions} >= {*NAMES}
+    symbols = {name: named.function(name) for name in found.functions}
+    assert {name: each.address for name, each in found.functions.items()} == {
+        name: each.address for name, each in symbols.items() if each
+    }
+    plans = plan_image(bare), plan_image(named)
+    assert plans[0].stack == "boringssl"
+    assert {each.operation for each in plans[0].operations} == CALLED
+    assert plans[0].offsets == plans[1].offsets
+    sites = [{each.operation: each.probes for each in plan.operations if each.operation in CALLED} for plan in plans]
+    assert sites[0] == sites[1]
+    handshakes = plan_handshake(bare), plan_handshake(named)
+    labels = {name: path for name, path in handshakes[1].labels.items() if name != "server_name"}
+    assert handshakes[0].labels == labels
+    assert {"version", "cipher", "group", "resumed", "alpn", "sent_certificates", "sent_count"} <= labels.keys()
+    assert _callees(handshakes[1]) - _callees(handshakes[0]) == Counter({"EVP_DigestVerify": 1, "X509_verify_cert": 1})
+    assert _callees(handshakes[0]) - _callees(handshakes[1]) == Counter()
+    assert handshakes[0].signs == handshakes[1].signs
 
 
 @pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))
