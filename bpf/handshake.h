@@ -17,7 +17,8 @@
  * QUEUE_ASLEEP say what the thread did meanwhile, where that is known; of Go, QUEUE_GOROUTINES is what the thread that comes
  * ran of its program meanwhile, so that no goroutine that was ready ran on it, but for QUEUE_COLLECTIONS, in which it marked
  * what a garbage collection is to keep. ROUND_TRIPS and LOSSES are parts of WAIT_PEER, OFF_CPU_RUNNABLE of OFF_CPU,
- * OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT = QUEUE_START + WALL, on a server.
+ * OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS, and so are ASSISTS, whatever the phase: of Go, the
+ * goroutine had to help a collection of garbage before it might allocate. CLIENT_WAIT = QUEUE_START + WALL, on a server.
  */
 enum ssll_part {
 	SSLL_PART_WALL = 0,
@@ -56,7 +57,8 @@ enum ssll_part {
 	SSLL_PART_OFF_CPU_THROTTLED = 33,
 	SSLL_PART_QUEUE_GOROUTINES = 34,
 	SSLL_PART_QUEUE_COLLECTIONS = 35,
-	SSLL_PARTS = 36,
+	SSLL_PART_ASSISTS = 36,
+	SSLL_PARTS = 37,
 };
 
 /* What a row adds up of its handshakes beside their times. Those from FLIGHTS to GONE are of handshakes that SOCKET counts. */
@@ -168,6 +170,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_CACHE = 20,        /* 1 bit: the session lookup looks in the cache */
 	SSLL_PHASE_COOKIE_OPENS = 21,        /* 1 bit: the session lookup opens a ticket */
 	SSLL_PHASE_COOKIE_KEY = 24,          /* 2 bits: enum ssll_go_key */
+	SSLL_PHASE_COOKIE_ASSIST = 26,       /* 1 bit: it is no phase: a goroutine may have to help a collection of garbage */
 	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 
@@ -354,6 +357,7 @@ struct ssll_handshake {
 	};
 	__u64 unsplit_since_ns; /* when the wait before the call that runs began, if it isn't split; else 0 */
 	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
+	__u64 assist_since_ns;  /* of Go: when its goroutine began to help a collection of garbage; 0: it doesn't */
 	__u64 parts[SSLL_PARTS];
 	__u32 calls;
 	__u32 pauses;
@@ -701,7 +705,7 @@ _Static_assert(sizeof(struct ssll_quic_id) == 28, "quic id");
 _Static_assert(sizeof(struct ssll_quic_name) == 40, "quic name");
 _Static_assert(sizeof(struct ssll_quic_peer) == 24, "quic peer");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 72, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 104 + 8 * SSLL_PARTS + 72, "handshake");
 _Static_assert(sizeof(struct ssll_call_slot) == 24, "call slot");
 _Static_assert(sizeof(struct ssll_clocks) == 64, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 48, "border");

@@ -63,8 +63,7 @@ SEC("uprobe")
 int at_go_collection_end(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	count_hit(bpf_get_attach_cookie(ctx));
-	return end_collection();
+	return end_collection(ctx, count_hit(bpf_get_attach_cookie(ctx)));
 }
 
 SEC("uprobe")

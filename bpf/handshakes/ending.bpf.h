@@ -37,8 +37,10 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, boo
 		forget_phases(handshake, SSLL_PART_PRIVATE_KEY);
 		count(&handshake_counters.unattributed);
 	}
-	if (handshake->flags & SSLL_FLAG_UNPHASED)
+	if (handshake->flags & SSLL_FLAG_UNPHASED) {
 		forget_phases(handshake, SSLL_PART_PRIVATE_KEY + 1);
+		handshake->parts[SSLL_PART_ASSISTS] = 0;
+	}
 	for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;

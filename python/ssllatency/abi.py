@@ -308,7 +308,8 @@ class Part(IntEnum):
     OFF_CPU_THROTTLED = 33
     QUEUE_GOROUTINES = 34
     QUEUE_COLLECTIONS = 35
-    PARTS = 36
+    ASSISTS = 36
+    PARTS = 37
 
 
 class PathSize(IntEnum):
@@ -334,6 +335,7 @@ class PhaseCookie(IntEnum):
     CACHE = 20
     OPENS = 21
     KEY = 24
+    ASSIST = 26
     STACK = 32
 
 
@@ -428,7 +430,8 @@ class Shared(IntEnum):
     TEXTS = 7
     CERTIFICATES = 8
     SERVED = 9
-    TABLES = 10
+    COMBINATIONS = 10
+    TABLES = 11
 
 
 class Shut(IntEnum):
@@ -474,6 +477,7 @@ class TableSize(IntEnum):
     CAUSES = 1024
     KEYS = 256
     MIX = 1024
+    COMBINATIONS = 512
     POLLERS = 1024
 
 
@@ -593,6 +597,26 @@ class Border(ctypes.Structure):
 assert ctypes.sizeof(Border) == 48
 
 
+class OpenCall(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("outer", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(OpenCall) == 16
+
+
+class CallSlot(ctypes.Structure):
+    _fields_ = (
+        ("tag", ctypes.c_uint64),
+        ("call", OpenCall),
+    )
+
+
+assert ctypes.sizeof(CallSlot) == 24
+
+
 class CauseKey(ctypes.Structure):
     _fields_ = (
         ("error", ctypes.c_uint32),
@@ -632,6 +656,18 @@ class CertificateKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(CertificateKey) == 40
+
+
+class CombinationKey(ctypes.Structure):
+    _fields_ = (
+        ("tgid", ctypes.c_uint32),
+        ("library", ctypes.c_uint16),
+        ("known", ctypes.c_uint16),
+        ("values", ctypes.c_uint32 * 6),
+    )
+
+
+assert ctypes.sizeof(CombinationKey) == 32
 
 
 class Config(ctypes.Structure):
@@ -804,7 +840,8 @@ class Handshake(ctypes.Structure):
         ("machine_stack", ctypes.c_uint64),
         ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 36),
+        ("assist_since_ns", ctypes.c_uint64),
+        ("parts", ctypes.c_uint64 * 37),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -832,7 +869,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 456
+assert ctypes.sizeof(Handshake) == 472
 
 
 class Labels(ctypes.Structure):
@@ -888,16 +925,19 @@ class HandshakeCounters(ctypes.Structure):
         ("slept_of_go", ctypes.c_uint64),
         ("watches_datagrams_ns", ctypes.c_uint64),
         ("without_port", ctypes.c_uint64),
+        ("over_quic", ctypes.c_uint64),
+        ("watches_packets_ns", ctypes.c_uint64),
         ("ahead_since_ns", ctypes.c_uint64),
         ("ahead_ns", ctypes.c_uint64),
         ("ahead_before_ns", ctypes.c_uint64),
+        ("calls_spilled", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
         ("unexplained", ctypes.c_uint64),
         ("untold", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 248
+assert ctypes.sizeof(HandshakeCounters) == 272
 
 
 class HandshakeKey(ctypes.Structure):
@@ -928,7 +968,7 @@ assert ctypes.sizeof(Times) == 3904
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 36),
+        ("parts", Times * 37),
         ("begun", ctypes.c_uint64),
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
@@ -937,7 +977,7 @@ class HandshakeRow(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 140680
+assert ctypes.sizeof(HandshakeRow) == 144584
 
 
 class Sample(ctypes.Structure):
@@ -982,11 +1022,11 @@ assert ctypes.sizeof(Hits) == 32
 
 class Holding(ctypes.Structure):
     _fields_ = (
-        ("entries", ctypes.c_uint64 * 10),
+        ("entries", ctypes.c_uint64 * 11),
     )
 
 
-assert ctypes.sizeof(Holding) == 80
+assert ctypes.sizeof(Holding) == 88
 
 
 class KeyUse(ctypes.Structure):
@@ -1064,16 +1104,6 @@ class Notice(ctypes.Structure):
 assert ctypes.sizeof(Notice) == 16
 
 
-class OpenCall(ctypes.Structure):
-    _fields_ = (
-        ("ssl", ctypes.c_uint64),
-        ("outer", ctypes.c_uint64),
-    )
-
-
-assert ctypes.sizeof(OpenCall) == 16
-
-
 class Poller(ctypes.Structure):
     _fields_ = (
         ("completions", ctypes.c_uint64),
@@ -1093,6 +1123,40 @@ class Process(ctypes.Structure):
 
 
 assert ctypes.sizeof(Process) == 16
+
+
+class QuicId(ctypes.Structure):
+    _fields_ = (
+        ("tgid", ctypes.c_uint32),
+        ("length", ctypes.c_uint8),
+        ("bytes", ctypes.c_uint8 * 20),
+        ("pad", ctypes.c_uint8 * 3),
+    )
+
+
+assert ctypes.sizeof(QuicId) == 28
+
+
+class QuicName(ctypes.Structure):
+    _fields_ = (
+        ("began_ns", ctypes.c_uint64),
+        ("id", QuicId),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(QuicName) == 40
+
+
+class QuicPeer(ctypes.Structure):
+    _fields_ = (
+        ("began_ns", ctypes.c_uint64),
+        ("endpoint", Endpoint),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(QuicPeer) == 24
 
 
 class Series(ctypes.Structure):
@@ -1146,7 +1210,7 @@ assert ctypes.sizeof(ServedKey) == 16
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 36),
+        ("parts", ctypes.c_uint64 * 37),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -1158,7 +1222,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 408
+assert ctypes.sizeof(Single) == 416
 
 
 class Start(ctypes.Structure):

@@ -9,6 +9,7 @@
 #define HANDSHAKES_GOROUTINES_BPF_H
 
 #include "calls/go_programs.bpf.h"
+#include "handshakes/go/collections.bpf.h"
 #include "handshakes/go/errors.bpf.h"
 #include "handshakes/go/keys.bpf.h"
 #include "handshakes/go/waits.bpf.h"
@@ -212,26 +213,6 @@ static __always_inline int end_go_phase(const struct pt_regs *ctx, __u64 cookie)
 	handshake->phase_since_ns = now;
 	handshake->outer_stack = 0;
 	begin_go_phase_away(now);
-	return 0;
-}
-
-/* The runtime begins to mark what a collection is to keep, in a thread that has run handshakes: on the thread's own stack, and
- * until it comes back no goroutine runs there. */
-static __always_inline int begin_collection(const struct pt_regs *ctx, __u64 cookie)
-{
-	struct ssll_thread *thread = find_thread();
-
-	if (thread && !branches_away(ctx, cookie))
-		begin_collecting(thread, bpf_ktime_get_ns());
-	return 0;
-}
-
-static __always_inline int end_collection(void)
-{
-	struct ssll_thread *thread = find_thread();
-
-	if (thread)
-		end_collecting(thread, bpf_ktime_get_ns());
 	return 0;
 }
 

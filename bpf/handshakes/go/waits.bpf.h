@@ -51,6 +51,7 @@ static __always_inline void end_in_call(
 	end_go_away(goroutine, library, handshake, now);
 	handshake->phase = 0;
 	handshake->outer_stack = 0;
+	handshake->assist_since_ns = 0; /* it would be one whose end went unseen */
 	judge_split(handshake);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;

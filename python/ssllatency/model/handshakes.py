@@ -35,8 +35,9 @@ class Part(StrEnum):
     segments were lost. ON_CPU and OFF_CPU split CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the
     thread was ready to run but had no processor, and in the rest it slept; OFF_CPU_THROTTLED is the part of
     OFF_CPU_RUNNABLE in which a CPU quota held it; REST_ASLEEP is the part of REST that it slept. GONE is the part of CALLS
-    of calls that began after the peer had closed or reset the connection. CLIENT_WAIT is QUEUE_START, as far as that is
-    known, and WALL together: what a server's client waits for from its ClientHello's arrival on.
+    of calls that began after the peer had closed or reset the connection. ASSISTS is the part of CALLS, whatever the
+    phase, in which a Go program's goroutine had to help a collection of garbage before it might allocate. CLIENT_WAIT is
+    QUEUE_START, as far as that is known, and WALL together: what a server's client waits for from its ClientHello's arrival on.
     A program's own handshakes as a client, and measurements of older versions, have none.
     """
 
@@ -76,6 +77,7 @@ class Part(StrEnum):
     OFF_CPU_THROTTLED = "off_cpu_throttled"
     QUEUE_GOROUTINES = "queue_goroutines"
     QUEUE_COLLECTIONS = "queue_collections"
+    ASSISTS = "assists"
 
 
 class Fact(StrEnum):
@@ -130,6 +132,7 @@ PHASES = (
     Part.REST,
 )
 WINDOWED = (Part.KEY_EXCHANGE, Part.PEER_VERIFICATION, Part.SESSION_LOOKUP, Part.CALLBACKS)  # those that UNPHASED is of
+SAMPLED = (*WINDOWED, Part.ASSISTS)  # what UNPHASED handshakes don't tell
 WAITS = (
     Part.WAIT_PEER,
     Part.QUEUE_SERVER,
@@ -293,8 +296,8 @@ class Group:
 
     @cached_property
     def estimated(self) -> Group:
-        """The group with the totals of phases and REST as they would be if all handshakes had been watched: estimated from
-        those that were. What isn't a total stays that of those; the group itself where all were watched, or none."""
+        """The group with the totals of phases, REST and ASSISTS as they would be if all handshakes had been watched: estimated
+        from those that were. What isn't a total stays that of those; the group itself where all were watched, or none."""
         if not self.unphased or not self.phased:
             return self
         seen = {part: self.parts[part] for part in WINDOWED if part in self.parts}
@@ -304,6 +307,10 @@ class Group:
         parts = {part: replace(times, total_ns=times.total_ns + int(scale * more_ns[part])) for part, times in seen.items()}
         moved_ns = sum(times.total_ns - seen[part].total_ns for part, times in parts.items())
         parts[Part.REST] = replace(rest, total_ns=rest.total_ns - moved_ns)
+        if Part.ASSISTS in self.parts:
+            assists = self.parts[Part.ASSISTS]
+            most_ns = self.parts[Part.CALLS].total_ns
+            parts[Part.ASSISTS] = replace(assists, total_ns=min(most_ns, assists.total_ns * self.count // self.phased))
         return replace(self, parts={**self.parts, **parts})
 
     @cached_property

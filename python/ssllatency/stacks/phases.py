@@ -29,10 +29,11 @@ class Transport(StrEnum):
 
 
 class Runtime(StrEnum):
-    """The work of a language's runtime that keeps others from running, in whatever thread: COLLECTION, what a collection of
-    garbage is to keep is marked."""
+    """The work of a language's runtime. COLLECTION: what a collection of garbage is to keep is marked, in whatever thread,
+    which keeps others from running. ASSIST: whoever wants to allocate has to help with that first."""
 
     COLLECTION = "collection"
+    ASSIST = "assist"
 
 
 class Offer(StrEnum):

@@ -19,8 +19,8 @@ from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     MEANWHILE,
     PHASES,
+    SAMPLED,
     WAITS,
-    WINDOWED,
     YES,
     Ending,
     Group,
@@ -195,7 +195,7 @@ def _part(part: Part) -> Callable[[Snapshot], IntervalSample]:
         group = total(snapshot.handshakes, Ending.SUCCESS)
         times = group.parts.get(part) if group else None
         whole_ns = group.total_ns(*(CLIENT_WAIT_PARTS if part in _OF_CLIENT_WAIT else (Part.WALL,))) if group else 0
-        if group and group.unphased and (part in WINDOWED or part is Part.REST):
+        if group and group.unphased and (part in SAMPLED or part is Part.REST):
             return _sampled(group, part, snapshot.duration_s, whole_ns)
         return IntervalSample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
 
@@ -267,7 +267,7 @@ Subjects = dict[str, MetricSubject]
 
 def handshake_subjects() -> Subjects:
     """Those of handshakes, by name."""
-    processor = (Part.ON_CPU, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.OFF_CPU_THROTTLED, Part.REST_ASLEEP)
+    processor = (Part.ON_CPU, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.OFF_CPU_THROTTLED, Part.REST_ASLEEP, Part.ASSISTS)
     peer = (Part.ROUND_TRIPS, Part.LOSSES, Part.GONE)
     parts = (Part.CALLS, *PHASES, *WAITS, Part.QUEUE, *BEFORE, *MEANWHILE, *peer, *processor)
     subjects = [

@@ -155,6 +155,7 @@ def _assert_adds_up(single: Shake) -> None:
     assert parts.get("off_cpu_runnable", 0) + parts.get("rest_asleep", 0) <= parts.get("off_cpu", 0)
     assert parts.get("rest_asleep", 0) <= parts["rest"]
     assert parts.get("gone", 0) <= parts["calls"]
+    assert parts.get("assists", 0) <= parts["calls"]
     assert parts.get("losses", 0) <= parts.get("wait_peer", 0)
     assert parts.get("offload_completion", 0) <= parts.get("wait_offload", 0)
     assert parts.get("queue_offload", 0) <= parts.get("queue_server", 0)

@@ -87,6 +87,20 @@ def test_collections_all_the_time_are_told_and_the_same_garbage_without_them_is_
     assert collected["hoarding"] == 0
 
 
+@pytest.mark.parametrize("name", NEEDED)
+def test_goroutines_that_help_with_collections_are_told_and_without_any_they_give_no_help(name: str) -> None:
+    """The garbage is the handshakes' own, beside much that is kept."""
+    for work in ("collecting", "hoarding"):
+        with server(name, work=work) as (pid, port), Shakes(pid) as shakes:
+            for _ in range(3 * TIMES):
+                felt_ns(port)
+        assert not any(shakes.document["losses"].values())
+        assert {single["ending"] for single in shakes.singles} == {"success"}
+        assert all(single["parts_ns"].get("assists", 0) <= single["parts_ns"]["calls"] for single in shakes.singles)
+        assert (sums(shakes).get("assists", 0) > 0) == (work == "collecting")
+        assert ("assists" in {diagnosis.rule.name for diagnosis in said(shakes)}) == (work == "collecting")
+
+
 def test_a_quota_that_holds_a_go_program_is_told() -> None:
     with server(NEEDED[-1], working=1) as (pid, port), quota(pid, 0.1), Shakes(pid) as shakes:
         felt = [felt_ns(port) for _ in range(FEWEST)]

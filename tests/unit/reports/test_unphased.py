@@ -67,6 +67,18 @@ def test_the_estimate_is_what_all_handshakes_had() -> None:
     assert all_of_them.estimated is all_of_them
 
 
+def test_help_with_collections_is_estimated_beside_the_phases() -> None:
+    """It lies in any of them, or in none, so nothing of it is in REST alone; and it is no more than the calls."""
+    helping = handshakes_of([Shake({**TIMES, Part.ASSISTS: 40_000})] * WATCHED + [_unwatched(TIMES)] * (NUMBER - WATCHED))
+    group = _group(helping)
+    assert group.total_ns(Part.ASSISTS) == WATCHED * 40_000
+    assert group.estimated.total_ns(Part.ASSISTS) == NUMBER * 40_000
+    assert group.estimated.total_ns(Part.REST) == _group(_handshakes()).estimated.total_ns(Part.REST)
+    assert {row.part: row.cells[1] for row in part_rows(group)}[Part.ASSISTS] == "~4.0 %"
+    longest = handshakes_of([Shake({**TIMES, Part.ASSISTS: 800_000})] + [_unwatched({Part.REST: 1_000})] * 9)
+    assert _group(longest).estimated.total_ns(Part.ASSISTS) <= _group(longest).total_ns(Part.CALLS)
+
+
 def test_no_more_is_moved_out_of_rest_than_is_in_it() -> None:
     slow = {**TIMES, Part.KEY_EXCHANGE: 10_000_000}
     group = _group(handshakes_of([Shake(slow)] + [_unwatched(TIMES)] * 9))

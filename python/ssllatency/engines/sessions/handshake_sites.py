@@ -100,15 +100,19 @@ def windowed_sites(image: TracedImage) -> tuple[Sites, Sites]:
 
 
 def collection_sites(image: TracedImage) -> tuple[Sites, Sites]:
-    """The sites at which its runtime begins to work for a collection of garbage, and those at which it is done with it. They go
-    into windows with the phases."""
-
-    def cookie_of(call: PhaseCall) -> int:
-        bits = abi.PhaseCookie
-        return packed({bits.CONDITIONAL: 1, bits.CONDITION: condition_number(call.condition)}) if call.condition else 0
-
+    """The sites at which its runtime begins to work for a collection of garbage, or asks for help with one, and those at which
+    that is done. They go into windows with the phases."""
     calls = image.plan.handshake.collections
-    return [site(call.begin, cookie_of(call)) for call in calls], [site(end) for call in calls for end in call.ends]
+    begins = [site(call.begin, _collection_cookie(call, begins=True)) for call in calls]
+    return begins, [site(end, _collection_cookie(call, begins=False)) for call in calls for end in call.ends]
+
+
+def _collection_cookie(call: PhaseCall, *, begins: bool) -> int:
+    bits = abi.PhaseCookie
+    fields: dict[IntEnum, int] = {bits.ASSIST: int(call.phase is Runtime.ASSIST)}
+    if begins and call.condition:
+        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: condition_number(call.condition)}
+    return packed(fields)
 
 
 def phase_sites(calls: Sequence[PhaseCall], offers: Mapping[str, Offer]) -> tuple[Sites, Sites]:

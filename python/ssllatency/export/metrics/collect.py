@@ -48,6 +48,7 @@ PROCESSOR_PARTS = {
     Part.OFF_CPU_RUNNABLE: "runnable",
     Part.OFF_CPU_THROTTLED: "throttled",
     Part.REST_ASLEEP: "rest_asleep",
+    Part.ASSISTS: "assists",
 }
 
 # Those that are shown by version and resumption.

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.arithmetic.snapshots import by_function, merge, without_functions
-from ssllatency.model.handshakes import PHASES, WAITS, WINDOWED, Ending, Group, Part, whole_part
+from ssllatency.model.handshakes import PHASES, SAMPLED, WAITS, WINDOWED, Ending, Group, Part, whole_part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import (
@@ -156,7 +156,7 @@ class _Side:
         timed = self._totals.get(subject)
         count = timed.exponential.count if timed else 0
         if quantity is Quantity.RATE:
-            if self.unphased and isinstance(subject, ComparedSubject) and subject.kind == PART and subject.name in WINDOWED:
+            if self.unphased and isinstance(subject, ComparedSubject) and subject.kind == PART and subject.name in SAMPLED:
                 return None
             measured = self.total.duration_s and (count or self._would_be_seen(subject))
             return count / self.total.duration_s if measured else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.arithmetic.handshake_sums import total
-from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, RequestedSide
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, SAMPLED, Ending, Fact, Group, Handshakes, Part, RequestedSide
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.units import duration, share
 
@@ -48,7 +48,7 @@ class Case:
         if not self.group or part not in self.group.parts:
             return 0
         count, phased = self.group.parts[part].count, self.group.phased
-        return round(count * self.count / phased) if part in WINDOWED and phased else count
+        return round(count * self.count / phased) if part in SAMPLED and phased else count
 
     @property
     def tells_sleep(self) -> bool:

@@ -51,6 +51,7 @@ class Subject(Enum):
     PEER_VERIFICATION = auto()
     SESSION_LOOKUP = auto()
     CALLBACKS = auto()
+    COLLECTIONS = auto()
     SLEEP = auto()
     CALLS = auto()
     RESUMPTION = auto()

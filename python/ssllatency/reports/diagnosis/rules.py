@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.rule import About, Rule, Subject
 
+_RARER_COLLECTIONS = (
+    "Less garbage, or a higher GOGC or GOMEMLIMIT, where there is memory, would make collections rarer;"
+    " GODEBUG=gctrace=1 shows each."
+)
+
 # The condition with its sentence, the next step, where docs/symptoms.md says more, whose doing it is, and what it is about. Of
 # rules that weigh the same the first speaks first.
 RULES: Sequence[Rule] = (
@@ -62,8 +67,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         queue.collections,
-        "Less garbage, or a higher GOGC or GOMEMLIMIT, where there is memory, would make collections rarer;"
-        " GODEBUG=gctrace=1 shows each.",
+        _RARER_COLLECTIONS,
         "collections-delay-goroutines",
         Subject.QUEUE,
         About.FAULT,
@@ -203,6 +207,13 @@ RULES: Sequence[Rule] = (
         "Look at what they do: choosing certificates, asking for their status (OCSP), storing sessions.",
         "a-callback-is-slow",
         Subject.CALLBACKS,
+    ),
+    Rule(
+        calls.assists,
+        _RARER_COLLECTIONS,
+        "collections-delay-goroutines",
+        Subject.COLLECTIONS,
+        About.FAULT,
     ),
     Rule(
         calls.asleep_in_calls,

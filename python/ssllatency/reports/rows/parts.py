@@ -14,7 +14,7 @@ from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     MEANWHILE,
     PHASES,
-    WINDOWED,
+    SAMPLED,
     Ending,
     Group,
     Handshakes,
@@ -41,6 +41,7 @@ _ROWS = (
     (Part.OFF_CPU, 2),
     (Part.OFF_CPU_RUNNABLE, 3),
     (Part.OFF_CPU_THROTTLED, 4),
+    (Part.ASSISTS, 2),
     (Part.GONE, 2),
     (Part.WAIT_PEER, 1),
     (Part.ROUND_TRIPS, 2),
@@ -102,7 +103,7 @@ def _cells(group: Group, part: Part) -> tuple[str, ...]:
     if group.unphased and part is Part.REST:  # what its times hold are those of unwatched phases, too
         mean = f"{ESTIMATED}{duration(whole.total_ns / whole.count)}"
         return str(times.count), f"{ESTIMATED}{part_of_wall}", mean, *("-" for _ in _QUANTILES), "-"
-    mark = ESTIMATED if group.unphased and part in WINDOWED else ""
+    mark = ESTIMATED if group.unphased and part in SAMPLED else ""
     return str(times.count), f"{mark}{part_of_wall}", *_statistics(times)
 
 

@@ -43,6 +43,7 @@ STYLES = {
     Part.OFF_CPU_RUNNABLE: Style("ready to run"),
     Part.OFF_CPU_THROTTLED: Style("quota in calls"),
     Part.REST_ASLEEP: Style("rest asleep"),
+    Part.ASSISTS: Style("(GC assists)"),
     Part.GONE: Style("(peer gone)"),
     Part.COMPLETION: Style("submit to done"),
     Part.QUEUE_OFFLOAD: Style("queue: offload"),

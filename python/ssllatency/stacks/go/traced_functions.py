@@ -37,6 +37,7 @@ class Purpose(StrEnum):
     PANIC = "panic"
     CALLBACK = "callback"
     COLLECTION = "collection"
+    ASSIST = "assist"
 
 
 class Shape(StrEnum):
@@ -156,6 +157,8 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     # Where what a collection is to keep is marked: by its workers, and by goroutines that have to help as they allocate.
     # Sweeping isn't among it, of which each call is of a few kB; nor are the moments in which the world is stopped.
     *_all(Purpose.COLLECTION, "runtime.gcDrain", "runtime.gcDrainN"),
+    # Where such a goroutine is asked for help, and may have to wait until others have given enough of it.
+    *_all(Purpose.ASSIST, "runtime.gcAssistAlloc"),
     # What tells why, and whose time it was.
     TracedFunction(f"{TLS}.(*Conn).sendAlertLocked", Purpose.ALERT, Shape.ENTRY, always=True),
     TracedFunction("internal/poll.runtime_pollWait", Purpose.WAIT, Shape.CALL, callee="runtime.netpollblock"),

@@ -290,6 +290,12 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         " blocked, or waiting for a processor.",
     ),
     (
+        calls.assists,
+        lambda side: measured(rest=1, assists=0.099 + 0.001 * side),
+        of("10 %", "100 us of 1.00 ms") + " goroutines in handshakes help collections of garbage, before they may allocate."
+        " Less garbage, or a higher GOGC",
+    ),
+    (
         calls.asleep_in_calls,
         lambda side: measured(rest=1.5, off_cpu=0.6, off_cpu_runnable=0.01, rest_asleep=0.499 + 0.001 * side),
         of("33 %", "500 us of 1.50 ms") + " its thread is asleep inside the library's calls, in"

@@ -111,6 +111,7 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     assert {(call.callee, call.phase, len(call.ends)) for call in plan.collections} == {
         ("runtime.gcDrain", Runtime.COLLECTION, 1),
         ("runtime.gcDrainN", Runtime.COLLECTION, 1),
+        ("runtime.gcAssistAlloc", Runtime.ASSIST, 4 + (minor_of(name) >= 20) + (minor_of(name) >= 24)),
     }
     assert (plan.missing, plan.state_machine, plan.within_data, plan.errors, plan.wake) == ((), None, False, (), None)
     assert handshake_from_values(json.loads(json.dumps(handshake_values(plan))), FILE_SIZE) == plan
@@ -175,7 +176,9 @@ def test_collections_are_watched_from_where_the_stacks_check_is_passed(name: str
     begins, ends = collection_sites(TracedImage(plan, plan.path, ()))
     branches = minor_of(name) < 21 or image.machine == "aarch64"
     marks = [[cookie >> abi.PhaseCookie.CONDITIONAL & 3 for _, cookie in sites] for sites in (begins, ends)]
-    assert marks == [[int(branches)] * 2, [0, 0]], "not taken"
+    assert marks == [[int(branches)] * 3, [0] * len(ends)], "not taken"
+    assists = [[cookie >> abi.PhaseCookie.ASSIST & 1 for _, cookie in sites] for sites in (begins, ends)]
+    assert assists == [[0, 0, 1], [0, 0, *[1] * (len(ends) - 2)]]
     assert {offset for offset, _ in begins}.isdisjoint(offset for offset, _ in ends)
 
 

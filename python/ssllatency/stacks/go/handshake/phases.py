@@ -22,6 +22,7 @@ _PARTS: dict[Purpose, Phase | Transport | Runtime] = {
     Purpose.WAIT: Transport.WAIT_PEER,
     Purpose.CALLBACK: Phase.CALLBACKS,
     Purpose.COLLECTION: Runtime.COLLECTION,
+    Purpose.ASSIST: Runtime.ASSIST,
 }
 _NAMED_HOSTS = 3  # functions into which one is inlined, in a sentence
 _DECRYPT = {DECRYPTS, "crypto/rsa.(*PrivateKey).Decrypt"}
