@@ -272,7 +272,7 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add_role_option(parser)
     group = expert(parser)
     group.add_argument("--max-groups", type=count, default=64, metavar="N",
-                       help='at most N rows for --by, 137 KiB of kernel memory each; the rest count under '
+                       help='at most N rows for --by, 141 KiB of kernel memory each; the rest count under '
                             '"other" (64)')  # fmt: skip
     add_peer_prefix_option(parser)
     group.add_argument("--max-in-flight", type=room, default=131072, metavar="N",

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="show a service for so long after its last process has ended (5m)")  # fmt: skip
     options.add_role_option(parser)
     parser.add_argument("--max-groups", type=options.count, default=_MOST_ROWS, metavar="N",
-                        help="tell at most N combinations of process, version and resumption apart at a time, 137 KiB of "
+                        help="tell at most N combinations of process, version and resumption apart at a time, 141 KiB of "
                              f"kernel memory each; the rest count together ({_MOST_ROWS})")  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.room, default=_IN_FLIGHT, metavar="N",
                         help="keep up to N handshakes in flight for a process, 750 bytes each; beyond that the oldest are "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 137 KiB for each row of the report, and
+Kernel memory, made at the start: 750 bytes for each handshake that can be in flight, 141 KiB for each row of the report, and
 the rest (docs/measured/memory.md).
 """
 
