@@ -9,7 +9,6 @@ from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import (
     MOST,
     MUCH,
-    NOTABLE,
     OWN_FLOOR_NS,
     PEER_FLOOR_NS,
     joined_by_or,
@@ -27,8 +26,8 @@ from ssllatency.units import capitalized, share
 FEW_RESUMED = 0.5
 # Groups that cost so little that no other would be noticed.
 _CHEAP_GROUPS = ("x25519", "secp256r1", "X25519MLKEM768")
-# A program that has room for its garbage gives none at all, or next to none.
-_ASSISTS_FLOOR_NS = 100_000
+# A program that has room for its garbage gives no help at all, or next to none.
+_ASSISTS_FLOOR_NS, _ASSISTS = 100_000, 1 / 20
 _ELSEWHERE = (
     "The key is elsewhere (an HSM, a remote signer), or something else holds the call: look at how long it takes there."
 )
@@ -89,7 +88,7 @@ def callbacks(case: Case) -> Evidence | None:
 def assists(case: Case) -> Evidence | None:
     """A notable part of what clients wait for goes to collections of garbage, which goroutines in handshakes help with."""
     times_ns = case.ns(Part.ASSISTS)
-    if not case.is_much(_ASSISTS_FLOOR_NS, times_ns, NOTABLE, case.slowest_ns(Part.ASSISTS)):
+    if not case.is_much(_ASSISTS_FLOOR_NS, times_ns, _ASSISTS, case.slowest_ns(Part.ASSISTS)):
         return None
     words = "goroutines in handshakes help collections of garbage, before they may allocate"
     return Evidence(f"{case.of_wait(times_ns)} {words}", case.share(Part.ASSISTS))

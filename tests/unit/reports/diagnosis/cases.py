@@ -296,6 +296,11 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         " Less garbage, or a higher GOGC",
     ),
     (
+        calls.assists,
+        lambda side: measured(rest=4, assists=0.199 + 0.001 * side),
+        of("5.0 %", "200 us of 4.00 ms") + " goroutines in handshakes help collections of garbage",
+    ),
+    (
         calls.asleep_in_calls,
         lambda side: measured(rest=1.5, off_cpu=0.6, off_cpu_runnable=0.01, rest_asleep=0.499 + 0.001 * side),
         of("33 %", "500 us of 1.50 ms") + " its thread is asleep inside the library's calls, in"
