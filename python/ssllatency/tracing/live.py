@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ssllatency.engines import choice, doctor, resources
 from ssllatency.engines.base import Request
-from ssllatency.engines.source import Attached
+from ssllatency.engines.source import Attached, Source
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
@@ -32,6 +32,7 @@ from ssllatency.units import counted
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
+    from ssllatency.model.handshakes import Single
     from ssllatency.tracing.follow import Follower
 
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
@@ -39,6 +40,7 @@ _LOOK_S = 0.1  # how often what comes one by one is taken from the kernel
 _LOOK_AT_WINDOWS_S = 0.2  # the same where tracing is to cost little, and does too much: so does a look, of the whole machine
 _LEAST_PAUSE_S = 0.01
 _FOLLOW_S = 0.2  # how long a signal may wait while the kernel's notices of later processes are waited for
+_FIRST_LOOKS_S = 0.04  # in which looks come close together
 _FRESH_S = 0.02  # what was looked at so recently isn't looked at again
 
 
@@ -117,6 +119,17 @@ def resume_collector() -> None:
     """Has Python's collector go on, which has rested since prepare(). It won't look at what a start has made."""
     gc.freeze()
     gc.enable()
+
+
+def take_first_looks(source: Source) -> list[Single]:
+    """Poll as the first looks of a budget are due, as poll() does: what is imported next mustn't delay them, as until then all
+    pay in full who share the probes."""
+    until_s = time.monotonic() + _FIRST_LOOKS_S
+    singles = list(source.poll())
+    while source.due_s <= until_s and (now := time.monotonic()) < until_s and not stop_is_asked_for():
+        time.sleep(max(0.0, source.due_s - now))
+        singles += source.poll()
+    return singles
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:

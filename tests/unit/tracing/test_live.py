@@ -23,7 +23,7 @@ from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import STOP, stop_is_asked_for, wait_for
 from ssllatency.targets import Selection
-from ssllatency.tracing.live import RunEnd, announce, readings, snapshots
+from ssllatency.tracing.live import RunEnd, announce, readings, snapshots, take_first_looks
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
 
@@ -123,6 +123,39 @@ def test_a_session_is_polled_when_a_window_is_due(due_in_s: float, pause_s: floa
     session.due_s = 1000 + due_in_s
     assert len(list(readings(session, cast("Any", end), 60, lambda: None))) == 1
     assert waited == [pytest.approx(pause_s)]
+
+
+class Looking:
+    """A source with looks due at these times, one after the other, by a clock that only sleep moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, due_s: list[float]) -> None:
+        self.now, self._due_s = 1000.0, due_s
+        self.polled: list[float] = []
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "sleep", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    @property
+    def due_s(self) -> float:
+        return self._due_s[len(self.polled) - 1]
+
+    def poll(self) -> list[Any]:
+        self.polled.append(round(self.now - 1000, 6))
+        return []
+
+
+def test_the_first_looks_are_taken_before_anything_else_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Looking(monkeypatch, [1000.008, 1000.03, 1000.06])
+    take_first_looks(cast(Any, source))
+    assert source.polled == [0, 0.008, 0.03]
+
+
+def test_first_looks_end_though_one_is_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Looking(monkeypatch, [1000.03, 0.0, *[1000.039] * 5, *[1001.0] * 20])
+    take_first_looks(cast(Any, source))
+    assert len(source.polled) < 20
 
 
 def test_an_interval_that_took_too_long_is_not_made_up_for() -> None:

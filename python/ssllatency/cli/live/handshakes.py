@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         session, follower = attach(Ability.HANDSHAKES | Ability.SINGLES, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
-        early = session.poll()  # begins to keep the budget: what is imported next mustn't delay the first look
+        early = live.take_first_looks(session)
         show_singles, show_report = _printers(arguments)
         show_singles(early)
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: show_singles(session.poll())):

@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         source, follower = attach(engine_name, resolved, arguments, stack)
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
+        if follower:
+            live.take_first_looks(source)
         fail_if = FailIf(arguments.fail_if)
         end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)
         for snapshot in live.snapshots(source, end, arguments.interval, source.poll if follower else None):

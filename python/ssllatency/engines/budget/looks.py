@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+SOONEST_LOOK_S = 0.008  # from the start to the first look of all: who calls without a pause is known by then
 FIRST_LOOK_S, LOOK_S = 0.03, 0.25  # from a beginning to the first look, and from one look to the next when all is settled
 
 
@@ -14,14 +15,14 @@ class Looks:
     """
 
     def __init__(self, now: float) -> None:
-        self._began_s = self._looked_s = now
+        self._began_s, self._looked_s, self._first_s = now, now, FIRST_LOOK_S
         self.next_s = now + LOOK_S
         self.settling = False
 
-    def begin(self, now: float) -> None:
-        """Something begins to cost, or more may than was seen before."""
-        self._began_s = self._looked_s = now
-        self.next_s = now + FIRST_LOOK_S
+    def begin(self, now: float, first_s: float = FIRST_LOOK_S) -> None:
+        """Something begins to cost, or more may than was seen before; `first_s`: until the first look, perhaps one more."""
+        self._began_s, self._looked_s, self._first_s = now, now, first_s
+        self.next_s = now + first_s
         self.settling = True
 
     def soon(self, now: float) -> None:
@@ -39,9 +40,9 @@ class Looks:
     def looked(self, now: float) -> None:
         """One takes place now."""
         self._looked_s = now
-        passed_s = max(FIRST_LOOK_S, now - self._began_s)
+        passed_s = max(self._first_s, now - self._began_s)
         self.settling = self.settling and passed_s < LOOK_S
-        self.next_s = self._began_s + 2 * passed_s if self.settling else now + LOOK_S
+        self.next_s = self._began_s + max(FIRST_LOOK_S, 2 * passed_s) if self.settling else now + LOOK_S
 
     @property
     def comparable_s(self) -> float:

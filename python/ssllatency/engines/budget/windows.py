@@ -27,7 +27,7 @@ from enum import Enum
 from ssllatency.engines.budget.accounts import Accounts, Totals, WatchedWindow
 from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.gates import Gates, resume
-from ssllatency.engines.budget.looks import FIRST_LOOK_S, LOOK_S, Looks
+from ssllatency.engines.budget.looks import FIRST_LOOK_S, LOOK_S, SOONEST_LOOK_S, Looks
 from ssllatency.engines.budget.spending import Spending, TracerTime
 from ssllatency.engines.cost.spent import Share, Spent
 from ssllatency.model.sampling import NONE, Sampling, Work
@@ -123,7 +123,8 @@ class Windows:
 
     def start(self, held: Collection[Tier] = ()) -> None:
         """To be called as soon as all is watched but what is `held` back until now, which is watched from here on. `tick` looks
-        soon whether that costs too much. AttachError where the kernel refuses."""
+        soon whether that costs too much, first after a few milliseconds: until then all pay in full who share the probes.
+        AttachError where the kernel refuses."""
         self._spending.share()  # which waits until it is known what a hit costs
         if held:
             resume(self._gates, held)
@@ -131,7 +132,7 @@ class Windows:
             for tier in held:
                 self._accounts.begin(tier, self._clock(), self._work())
         self._spending.begin()
-        self._looks.begin(self._clock())
+        self._looks.begin(self._clock(), SOONEST_LOOK_S if self._again else FIRST_LOOK_S)  # what is given up is gone
 
     def look_soon(self) -> None:
         """More was attached just now: has `tick` look at what that costs before it would anyway."""

@@ -73,6 +73,28 @@ def test_what_is_held_back_costs_only_a_moment_at_full_speed() -> None:
     assert server.cost_ns < 0.4 * 0.04e9  # of less than 40 ms
 
 
+def test_who_is_not_traced_pays_for_the_first_look_a_few_milliseconds_only() -> None:
+    """At full speed; what he does says nothing of the traced one, which is idle."""
+    server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, other_rate=200_000)
+    server.attached.discard(Tier.DATA)
+    server.counting.discard(Tier.DATA)
+    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
+    begin(server, windows, [Tier.DATA])
+    assert Tier.DATA not in server.attached
+    assert server.others_ns < 0.4 * 0.015e9  # of less than 15 ms
+
+
+def test_what_fits_the_budget_is_watched_from_the_first_look_on() -> None:
+    """Though in the first milliseconds it makes as many calls as in a quarter of a second: nothing of it is estimated."""
+    for rate in (500, 1_000, 5_000, 7_000):
+        server = Server({Tier.DATA: rate, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+        windows = watch(server)
+        run(server, windows, 3)
+        windows.finish()
+        assert server.counting == set(Tier)
+        assert windows.sampling() == ()
+
+
 def test_what_comes_later_is_looked_at_soon() -> None:
     server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
     windows = watch(server)

@@ -78,7 +78,7 @@ def test_who_works_for_a_moment_now_and_then_is_seen_as_often_as_others(times_s:
     for seed in range(12):
         server = Server({Tier.DATA: 20_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
         windows = watch(server, seed=seed)
-        run(server, windows, 5)
+        run(server, windows, 5 + seed / 4)  # else all would have their moments at one place of a stratum
         before = server.calls[Tier.DATA]
         windows.sampling(anew=True)
         for _ in range(round(200 / (rests_s + works_s))):
