@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -13,6 +15,7 @@ import pytest
 from ssllatency import abi
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf.running import CallTable
 from ssllatency.engines.rules import Rules
 from ssllatency.engines.sessions import handshakes
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
@@ -62,6 +65,16 @@ def test_reads_and_writes_are_watched_once_more_than_a_few_handshakes_slept(
     counters.slept, counters.ended = slept, ended
     session.poll()
     assert bool(counters.watches_transport) is watches
+
+
+def test_slots_of_calls_of_processes_that_have_ended_are_freed(session: HandshakeSession) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    slots = session.attachment.object.live_section("call_slots", CallTable).slots
+    for number, pid in ((0, ended.pid), (9, os.getpid()), (abi.Table.STARTS - 1, ended.pid)):
+        slots[number].tag = 1 << 63 | pid << abi.Tag.TGID
+    session.read()
+    assert [number for number, slot in enumerate(slots) if slot.tag] == [9]
 
 
 def test_files_past_the_bound_are_refused_in_words(session: HandshakeSession) -> None:
