@@ -24,7 +24,7 @@ from ssllatency.probes.plan import FilePlan, HandshakeSites, OperationPlan
 from ssllatency.stacks.names import Names
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
-from ssllatency.tracing.planning import findings, reading
+from ssllatency.tracing.planning import findings, fork_server, reading
 
 NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)
@@ -222,8 +222,9 @@ def test_handshakes_alone_are_followed_by_the_same_sites_as_beside_functions(nam
 def test_handshakes_alone_are_planned_by_two_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
-    """Side by side, in the library that applications call; what is found is kept, but not before that is asked for."""
+    """Side by side, where the fork server forks them; what is found is kept, but not before that is asked for."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(fork_server, "is_running", lambda: True)
     files = [File(str(path), str(path)) for path in (LIBSSL, LIBSSL.with_name("libcrypto.so.3"))]
     source = PlanSource(OPTIONS, **ALONE, waits=True)
     source.make_ahead(files)
@@ -290,6 +291,7 @@ def test_a_file_that_is_written_to_between_two_readings_is_left_out(tmp_path: Pa
         return start(work, interruptible=interruptible)
 
     monkeypatch.setattr(findings, "start_reading", written_to)
+    monkeypatch.setattr(fork_server, "is_running", lambda: True)
     source = PlanSource(OPTIONS, **ALONE)
     with pytest.raises(ElfError, match="it was written to while it was read"):
         source.plan(str(changed), str(changed))

@@ -20,6 +20,7 @@ from ssllatency.probes.cache.parts import CALLS, HANDSHAKE, FilePart
 from ssllatency.probes.settings import PlanSettings
 from ssllatency.stacks.file_names import stack_called
 from ssllatency.targets import debug_roots
+from ssllatency.tracing.planning import fork_server
 from ssllatency.tracing.planning.reading import NO_ANSWER, ReadingProcess, hear, listen
 from ssllatency.tracing.planning.reading import start as start_reading
 
@@ -77,6 +78,7 @@ class Findings:
     ) -> None:
         self._cache, self._settings, self._waits = cache, settings, waits
         self._ahead, self._later = tuple(ahead), tuple(later)
+        self._reads_beside = CALLS in self._ahead and fork_server.is_running()
         self._start = start or start_reading
         self._files: dict[_Key, _Record] = {}
 
@@ -140,8 +142,9 @@ class Findings:
 
     def _is_aside(self, file: File, part: FilePart[Any]) -> bool:
         """Whether the part is made by a process beside that which makes all else of the file: handshakes, which in the library
-        that applications call take longer than all else, where nothing but these is waited for."""
-        return part is HANDSHAKE and CALLS in self._ahead and bool(stack_called(file.label))
+        that applications call take longer than all else, where nothing but these is waited for. Without the fork server a
+        second process would have to bring in the decoder as well, which takes as long as it saves."""
+        return part is HANDSHAKE and self._reads_beside and bool(stack_called(file.label))
 
     def _is_of_one_content(self, file: File) -> bool:
         """Whether processes side by side have read the same."""
