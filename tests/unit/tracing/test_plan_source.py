@@ -214,6 +214,7 @@ def followed(path: Path, **parts: Any) -> tuple[object, ...]:
     return kept.plan.operations, kept.plan.offsets, kept.plan.handshake, machines, software_sites(image.plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["libssl.so.3", "libcrypto.so.3"])
 def test_handshakes_alone_are_followed_by_the_same_sites_as_beside_functions(name: str) -> None:
     assert followed(LIBSSL.with_name(name), **ALONE) == followed(LIBSSL.with_name(name), **HANDSHAKES)
