@@ -360,7 +360,7 @@ class Stack(Implementation):
         function isn't looked for. Unplannable, or ElfError, where it can't be told."""
         return None
 
-    def transcript_function(self, image: Image) -> Function | None:  # noqa: ARG002
+    def transcript_function(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """The function (connection, address, length) that adds a message of a handshake to its transcript, which shows what a
         server of QUIC tells; None where it isn't looked for. Unplannable, or ElfError, where it can't be told."""
         return None

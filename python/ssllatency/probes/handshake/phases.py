@@ -161,7 +161,7 @@ class _Planner:
             self.entries["signs"] = self._entries.at(function.address, 0, 4, size=function.size)
 
     def _plan_transcript(self) -> None:
-        function = self._stack.transcript_function(self._image)
+        function = self._stack.transcript_function(self._image, self._bodies)
         if function:
             self.entries["transcript"] = self._entries.at(function.address, 1, 2, size=function.size)
 

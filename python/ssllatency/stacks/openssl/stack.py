@@ -194,11 +194,11 @@ class OpenSsl(Stack):
         alone = len(libraries) == 1
         return OpenSslHandshakeCode(image, machine, bodies, self.callees, self.transport, alone=alone)
 
-    def transcript_function(self, image: Image) -> Function | None:
-        """The function by its name, or by the name that it gives with its errors."""
+    def transcript_function(self, image: Image, bodies: Bodies) -> Function | None:
+        """The function by its name, by the name that it gives with its errors, or by what it calls."""
         from ssllatency.stacks.openssl.handshake.transcript import transcript_function
 
-        return transcript_function(image)
+        return transcript_function(image, bodies)
 
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:
         """The function that the connection's methods lead to, or that is known by the errors that it raises."""

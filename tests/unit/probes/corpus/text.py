@@ -200,6 +200,14 @@ class _Writer:
             yield ""
             yield "signature ssl_private_key_sign"
             yield f"{_FOLLOWS}{self._site('entry', sites.signs, 0)}"
+        if sites.transcript:
+            yield ""
+            yield "transcript"
+            yield f"{_FOLLOWS}{self._site('entry', sites.transcript, 0)}"
+        if sites.parameters:
+            yield ""
+            yield "parameters of QUIC"
+            yield from (f"{_FOLLOWS}{self._site('exit', probe, 0)}" for probe in sites.parameters)
         if sites.wake:
             yield ""
             yield "offload ASYNC_WAIT_CTX_set_wait_fd"
