@@ -29,7 +29,7 @@ _ARM = re.compile(r"(b|b\.[a-z]{2}|bl|br|blr|ret|cbz|cbnz|tbz|tbnz|adr|adrp)")
 _RESULT = {"x86-64": "rax", "aarch64": "x0"}
 _OF_STATIC = ("libssl", "libcrypto")
 _POINTERS, _NUMBERS = ("rbio", "wbio"), ("rwstate", "shutdown", "version", "state", "bio_flags", "bio_descriptor")
-_TELLS = {*ErrorKind, "offload", "signature"}
+_TELLS = {*ErrorKind, "offload", "signature", "transcript"}
 
 
 def objections(plan: Plan) -> list[str]:

@@ -204,10 +204,6 @@ class _Writer:
             yield ""
             yield "transcript"
             yield f"{_FOLLOWS}{self._site('entry', sites.transcript, 0)}"
-        if sites.parameters:
-            yield ""
-            yield "parameters of QUIC"
-            yield from (f"{_FOLLOWS}{self._site('exit', probe, 0)}" for probe in sites.parameters)
         if sites.wake:
             yield ""
             yield "offload ASYNC_WAIT_CTX_set_wait_fd"
