@@ -49,6 +49,12 @@ def needs_tracepoints() -> None:
         leave_out("this kernel has no tracepoints of receives and sends, or none that may be relied on")
 
 
+def needs_every_tracepoint() -> None:
+    """Leaves the test out where the kernel may leave out the program of a tracepoint."""
+    if release() >= (7,):
+        leave_out("this kernel may leave out programs at tracepoints")
+
+
 def leave_out(reason: str) -> NoReturn:
     """Leaves the test out, for a reason that lies in the machine's hardware."""
     raise Lacking(reason)

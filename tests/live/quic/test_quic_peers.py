@@ -23,7 +23,7 @@ from tests.live.libraries.test_quic import haproxy_by_retry, nginx_by_retry, qui
 from tests.live.links.link import Link
 from tests.live.servers.nginx import free_ports, make_certificate
 from tests.live.servers.roots import nginx_of
-from tests.machine import needs_architecture
+from tests.machine import needs_architecture, needs_every_tracepoint
 from tests.waiting import wait_for
 
 __all__ = ["root"]  # a fixture
@@ -37,6 +37,11 @@ UNSUPPORTED, INITIAL = bytes.fromhex("c01a2a3a4a"), bytes.fromhex("c000000001") 
 
 Do = Callable[[str], None]
 Server = Callable[[Path, Path, str], AbstractContextManager[tuple[int, int]]]
+
+
+@pytest.fixture(autouse=True)
+def _every_packet() -> None:
+    needs_every_tracepoint()
 
 
 @contextmanager
