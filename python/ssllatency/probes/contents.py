@@ -31,7 +31,8 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
         return _facts(image, libraries, inside, version_of(image) if libraries else None)
     if called(libraries) and image.unnamed:
         facts = _facts(image, libraries, inside, version_of(image))
-        return replace(facts, unnamed=True, unfound=stack_of(image).unfound(image))
+        stack = stack_of(image)
+        return replace(facts, unnamed=True, unfound=(*stack.unfound(image), *stack.untold(image)))
     if called(libraries):
         return replace(_facts(image, libraries, inside, version_of(image)), by_debug_file=bool(image.debug_file))
     by_marks, stated = Version.of(inside.traceable), version_of(image)

@@ -325,6 +325,10 @@ class Stack(Implementation):
         """The functions that unnamed_functions() has looked for in the image and not found, by their names."""
         return ()
 
+    def untold(self, image: Image) -> tuple[str, ...]:  # noqa: ARG002
+        """The labels of handshakes that an image without symbols doesn't show, as documents name them; and "certificates"."""
+        return ()
+
     def site_planner(self, image: Image, emulation: Emulation) -> SitePlanner | None:  # noqa: ARG002
         """Finds the sites of its functions where they aren't planned as C's. ElfError where the image's tables are damaged."""
         return None

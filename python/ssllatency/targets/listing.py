@@ -70,7 +70,7 @@ def _unnamed(survey: Survey) -> list[str]:
     return [
         f"{implementation} in {path} has no symbols: its functions were found by the errors that they raise"
         + (
-            f", but for these, which aren't linked or can't be told from others: {', '.join(facts.unfound)}."
+            f", but for what isn't linked or can't be told from others, functions and labels: {', '.join(facts.unfound)}."
             if facts.unfound
             else "."
         )

@@ -31,6 +31,8 @@ from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.phases import ARGUMENTS, CallSite, ErrorFunction, MissingPart, Phase, Transport
 from ssllatency.stacks.registry import LIBRARIES, called, has_lower, libraries_in, stack_of
 
+_UNTOLD = "the functions that were found without symbols don't show where it lies"
+
 
 def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> HandshakeSites:
     """The sites of handshakes in one file: what it holds of its stack's libraries."""
@@ -42,6 +44,7 @@ def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> Handshake
     planner = _Planner(image, stack, libraries, settings)
     if called(libraries):
         planner.plan_calls()
+        planner.name_untold()
     if has_lower(libraries):
         planner.plan_lower()
     return _confirmed(
@@ -154,6 +157,12 @@ class _Planner:
         self._try("transcript", self._plan_transcript)
         self._try(STATE_MACHINE.name, self._plan_state_machine)
         self.within_data = not (self.state_machine or self._stack.runs_handshakes_alone(self._image, self._bodies))
+
+    def name_untold(self) -> None:
+        """The labels that functions without symbols don't show."""
+        known = {part.what for part in self.missing}
+        untold = self._stack.untold(self._image) if self._image.unnamed else ()
+        self.missing += [MissingPart(name, _UNTOLD) for name in untold if name not in known]
 
     def _plan_signing(self) -> None:
         function = self._stack.signing_function(self._image)

@@ -111,6 +111,18 @@ class BoringSsl(OpenSsl):
 
         return tuple(known_of(image).missing)
 
+    def untold(self, image: Image) -> tuple[str, ...]:
+        """Those of OpenSSL's, but for the signature where it is seen that one is made."""
+        from ssllatency.code.flow import Unplannable
+        from ssllatency.elf.image import ElfError
+
+        untold = super().untold(image)
+        try:
+            self.signing_function(image)
+        except (Unplannable, ElfError):
+            return untold
+        return tuple(name for name in untold if name != "signature")
+
     def tables(self, image: Image) -> BoringSslTables:
         """OpenSSL's, and what is known of functions that have no symbols."""
         from ssllatency.stacks.boringssl.unnamed import BoringSslTables

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from ssllatency.stacks.openssl.tables.tails import MethodTails
 
 
+# What labels() has to show of a handshake for each of its labels, one of these; and for the certificates that are served.
+_SHOWN_BY = {
+    "version": {"version"},
+    "cipher": {"cipher"},
+    "group": {"group", "group_tls13", "group_session"},
+    "resumed": {"resumed"},
+    "signature": {"signature"},
+    "certificates": {"certificate", "sent_certificates"},
+    "client_certificate": {"verify_mode"},
+    "sni": {"server_name"},
+    "alpn": {"alpn"},
+}
 _SONAME_VERSIONS = (".3", ".4", ".1.1", "")
 BIO_WAITS = {
     Reason.UNKNOWN: Wait.UNKNOWN,
@@ -177,6 +189,11 @@ class OpenSsl(Stack):
         from ssllatency.stacks.openssl.unnamed.found import known_of
 
         return tuple(known_of(image).missing)
+
+    def untold(self, image: Image) -> tuple[str, ...]:
+        """Those of which no place in a connection is found."""
+        labels = self.labels(image).keys()
+        return tuple(name for name, shown in _SHOWN_BY.items() if labels.isdisjoint(shown))
 
     def labels(self, image: Image) -> dict[str, FieldPath]:
         """The paths that its accessors show, and those that else are known where they have no names."""

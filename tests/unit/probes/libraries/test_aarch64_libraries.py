@@ -33,6 +33,7 @@ from ssllatency.code.machine import BASELINE, Cost, Flow, Instruction
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
+from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, HandshakeSites, Role
 from ssllatency.probes.planner import plan_image
@@ -131,8 +132,8 @@ NETTY = {
 @pytest.mark.parametrize("version", NETTY)
 @pytest.mark.slow
 def test_a_boringssl_in_another_library_is_planned(version: str) -> None:
-    """That of Netty, with its symbols: what applications call, what tells how it ended, phases, labels and the certificates that
-    are served, as in the same version for x86-64; but whether a client has a certificate."""
+    """That of Netty, with its symbols: what applications call, what tells how it ended, phases, labels and served certificates,
+    as in the same version for x86-64; but whether a client has a certificate."""
     *names, more = NETTY[version]
     inside, other = (Image.open(_of_netty(name, machine)) for name, machine in zip(names, ("aarch_64", "x86_64"), strict=True))
     plan = _plan(inside, False)
@@ -175,6 +176,8 @@ def test_a_stripped_boringssl_is_found(tmp_path: Path, version: str) -> None:
     assert _callees(handshakes[1]) - _callees(handshakes[0]) == Counter({"EVP_DigestVerify": 1, "X509_verify_cert": 1})
     assert _callees(handshakes[0]) - _callees(handshakes[1]) == Counter()
     assert handshakes[0].signs == handshakes[1].signs
+    assert file_facts(bare).unfound == ("client_certificate", "sni")
+    assert {"client_certificate", "sni"} <= {part.what for part in handshakes[0].missing}
 
 
 @pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))

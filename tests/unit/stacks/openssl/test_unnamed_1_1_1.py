@@ -12,6 +12,7 @@ from tests.fixtures.stripped import stripped_library
 from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
+from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.openssl.unnamed import before_3
@@ -57,6 +58,8 @@ def test_functions_and_labels_are_those_of_symbols(tmp_path: Path, release: str)
     assert machines[0].probes == machines[1].probes
     assert handshakes[0].errors == handshakes[1].errors
     assert handshakes[0].transport == handshakes[1].transport
+    assert file_facts(bare).unfound == ("group",)
+    assert {part.what for part in handshakes[0].missing} - {part.what for part in handshakes[1].missing} >= {"group"}
     calls = [{(call.callee, call.phase) for call in handshake.calls} for handshake in handshakes]
     assert calls[0] < calls[1]
     assert {phase.value for _, phase in calls[0]} == {"private_key", "key_exchange", "peer_verification"}

@@ -17,6 +17,7 @@ from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.contents import file_facts
+from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from ssllatency.stacks.openssl.operations import OPERATIONS
 from ssllatency.stacks.openssl.unnamed import since_3
@@ -102,6 +103,8 @@ def test_a_private_key_is_never_taken_for_a_certificate(tmp_path: Path) -> None:
     labels = stack_of(image).labels(image)
     assert {"signature", "peer_certificate"} <= {*labels}
     assert {"certificate", "chain"}.isdisjoint(labels)
+    assert file_facts(image).unfound == ("certificates",)
+    assert "certificates" in {part.what for part in plan_handshake(image).missing}
 
 
 def test_two_kinds_of_sockets_are_not_told_apart(tmp_path: Path) -> None:
