@@ -678,7 +678,7 @@ struct ssll_handshake_counters {
 	__u64 watches_datagrams_ns; /* written by user space: since when it is told what is received; 0: it isn't */
 	__u64 without_port;         /* handshakes of servers over QUIC whose port wasn't known, though packets were watched */
 	__u64 over_quic;            /* handshakes of servers over QUIC */
-	__u64 watches_packets_ns;   /* written by user space: since when it is told what is sent; 0: not yet, 1: it can't be */
+	__u64 watches_packets_ns;   /* written by user space: since when it is told what is sent; 0: it isn't, 1: it can't be */
 	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */
 	__u64 ahead_ns;             /* which is a little more where the thread had run for a little, */
 	__u64 ahead_before_ns;      /* and that of the time before */

@@ -150,9 +150,8 @@ static __always_inline struct ssll_cause_key cause_of(const struct ssll_handshak
 	return cause;
 }
 
-/* Whether a handshake goes over QUIC. A socket of TCP that its thread has read isn't such a one's, whatever it was taken for.
- */
-static __always_inline bool disown_of_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
+/* Returns whether a handshake goes over QUIC: a socket of TCP that its thread has read isn't its, whatever it was taken for. */
+static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
 {
 	struct ssll_thread *thread = find_thread();
 
@@ -174,9 +173,11 @@ static __noinline __u32 label_quic(__u64 ssl, __u64 began_ns, struct ssll_labels
 {
 	__u64 watched_ns = *(volatile __u64 *)&handshake_counters.watches_packets_ns;
 	struct ssll_endpoint endpoint = {};
-	__u32 port;
+	__u32 port, tgid = this_process();
 
 	count(&handshake_counters.over_quic);
+	if (!bpf_map_lookup_elem(&datagrams, &tgid))
+		watch_datagrams(tgid);
 	if (take_quic_peer(ssl, began_ns, &endpoint)) {
 		set_endpoint(labels, &endpoint);
 		if (!is_asked_for(SSLL_LABEL_PORT))
@@ -200,7 +201,7 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 	struct ssll_labels labels = {.ending = how->ending, .library = handshake->library};
 	bool of_go = handshake->flags & SSLL_FLAG_GOROUTINE; /* which no more probes would tell more of */
 	struct ssll_cause_key cause;
-	bool server = how->server, over_quic = disown_of_quic(handshake, ssl, library);
+	bool server = how->server, over_quic = disown_if_quic(handshake, ssl, library);
 	__u64 state = 0;
 	__u32 port;
 

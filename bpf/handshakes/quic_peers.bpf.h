@@ -103,13 +103,14 @@ static __noinline int note_packet_of_server(const struct sk_buff___sent *buffer)
 	return 0;
 }
 
-/* Any packet of the machine's is handed to a device. The process that runs then is who sends it, if a socket is told with it.
- */
+/* Any packet of the machine is handed to a device. The process that runs then is who sends it, if a socket is told with it. */
 static __always_inline int note_packet(__u64 buffer)
 {
 	__u32 tgid = this_process();
 
-	return bpf_map_lookup_elem(&datagrams, &tgid) ? note_packet_of_server((const struct sk_buff___sent *)buffer) : 0;
+	if (!bpf_map_lookup_elem(&datagrams, &tgid) || !may_have_long_header((const struct sk_buff___sent *)buffer))
+		return 0;
+	return note_packet_of_server((const struct sk_buff___sent *)buffer);
 }
 
 /* Where the first packet of a handshake that is over has gone; what is kept of it goes. */

@@ -14,6 +14,7 @@ enum {
 	ETHERTYPE_IPV6 = 0x86dd,
 	PLAIN_IPV4 = 0x45,
 	FRAGMENT = 0x3fff,
+	QUIC_LONG_HEADER = 0x80, /* the first bit: RFC 9000, 17.2 */
 };
 
 struct sk_buff___sent {
@@ -78,6 +79,17 @@ static __noinline __u32 read_destination(__u64 at, __u16 protocol, struct ends *
 	ends->family = IPV6_SOCKET;
 	__builtin_memcpy(ends->peer, header.v6.destination, 16);
 	return sizeof(header.v6);
+}
+
+/* Whether a packet may be one of UDP that begins with a long header of QUIC. Most that a server sends aren't, and end here. */
+static __always_inline bool may_have_long_header(const struct sk_buff___sent *buffer)
+{
+	struct sock *sock = BPF_CORE_READ(buffer, sk);
+	__u64 at = (__u64)BPF_CORE_READ(buffer, head) + BPF_CORE_READ(buffer, transport_header) + sizeof(struct udp_header);
+	__u8 first;
+
+	return sock && BPF_CORE_READ(sock, sk_protocol) == UDP && !bpf_probe_read_kernel(&first, sizeof(first), (void *)at) &&
+	       first & QUIC_LONG_HEADER;
 }
 
 /* Reads the two ends of a UDP packet that one of this machine's sockets sends under its own port; returns the address of what

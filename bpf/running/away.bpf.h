@@ -39,7 +39,7 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 }
 
 /* From now on the border is here. Where the thread has had its processor since then, nothing else in it has changed, but for
- * what quotas held other threads, which doesn't count. */
+ * what quotas held other threads, which is left to the bound of the next difference. */
 static __always_inline void move_border(struct ssll_border *border, __u64 now)
 {
 	if (!border->at_ns || was_switched(border)) {

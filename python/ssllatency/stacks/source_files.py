@@ -73,7 +73,7 @@ def references(image: Image, texts: Collection[int], within: Range | None = None
 def _aarch64_references(image: Image, texts: Collection[int], within: Range | None) -> Iterator[tuple[int, int]]:
     """Those of adr, and of adrp where something is soon added to its register, be it in another block: the page alone is no
     text's address. A word in the data may be loaded from there as well, as the address of a function in a table of such."""
-    pages, last = {text & ~0xFFF for text in texts}, -1
+    wanted, pages, last = set(texts), {text & ~0xFFF for text in texts}, -1
     for start, code in image.code_pieces(4 * _SOON, within):
         words = memoryview(code[: len(code) & ~3]).cast("I")
         for number, word in enumerate(words):
@@ -83,7 +83,7 @@ def _aarch64_references(image: Image, texts: Collection[int], within: Range | No
             if address is None or address & ~0xFFF not in pages:
                 continue
             taken = {address} if not word >> 31 else {address + added for added in _added(words, number, word & 31)}
-            for text in sorted(taken & set(texts)):
+            for text in sorted(taken & wanted):
                 last = start + 4 * number
                 yield last, text
 

@@ -192,7 +192,7 @@ class RunEnd:
                 self._began, self.at = True, now + self._duration
         if now >= self._look:
             self._look = now + _LOOK_AGAIN_S
-            self._resolved.source.gather()
+            self._resolved.gather()
             self._over = self._all_have_ended()
         return self._over
 

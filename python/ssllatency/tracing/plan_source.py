@@ -71,12 +71,15 @@ class PlanSource:
     def plan(self, path: str, label: str, root: str = "/") -> FilePlan:
         """The plan of the file at `path`; `label` and `root` as for file_of(). ElfError where it can't be read."""
         file = file_of(path, label, root)
+        key = file.key
         plan = self._findings.ask(file, self._calls)
         if not self._splits_handshakes:
             return replace(plan, path=label)
         sites = self._findings.ask(file, HANDSHAKE)
         if sites.within_data or not plan.operations:  # reads and writes may tell of handshakes as well, or anything else
             plan = self._findings.ask(file, PLAN)
+        if file.key != key:
+            raise ElfError(f"{label} was left out: it was written to while it was read.")
         return replace(plan, path=label, handshake=sites)
 
     def names_of(self, image: TracedImage) -> Names:

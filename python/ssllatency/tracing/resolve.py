@@ -94,6 +94,11 @@ class Resolved:
     spared: Mapping[int, frozenset[int]] = field(default_factory=dict)
     linking: Linking | None = None
 
+    def gather(self) -> None:
+        """Takes, and keeps for later runs, what processes that read files have found out by now."""
+        self.source.gather()
+        self.known_files.save()
+
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""
         return replace(snapshot, notes=(*snapshot.notes, *self.notes))

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 WHOLE = ("--by", "port,peer", "--peer-prefix", "32,128")
 TIMES, MOST = 12, 200
+QUIET_S = 12.0  # longer than packets are watched once no server is left
 PEERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 RELAYS, HOSTILE = "127.0.0.5", "127.0.0.9"
 UNSUPPORTED, INITIAL = bytes.fromhex("c01a2a3a4a"), bytes.fromhex("c000000001")  # the first byte, and the version
@@ -105,6 +106,20 @@ def test_peers_over_quic_are_their_clients_own_addresses(certificates: Path, roo
     assert losses(shakes.document) == {}
     if server is not caddy_of:  # goroutines' calls aren't split
         assert_books(shakes)
+
+
+def test_peers_of_a_server_that_seldom_shakes_hands(certificates: Path, root: Path) -> None:
+    """Where ports aren't asked for, as by default: its packets are watched for as long as it lives."""
+    with (
+        nginx_by_retry(root, certificates, "off") as (pid, port),
+        quic(root, certificates) as (_, do),
+        Shakes(pid, options=("--by", "peer", "--peer-prefix", "32,128")) as shakes,
+    ):
+        do(f"1 0 fine {port} {PEERS[0]}")
+        time.sleep(QUIET_S)
+        do(f"1 0 fine {port} {PEERS[1]}")
+        wait_for(lambda: shakes.printed('"ending"') == 2)
+    assert labels_of(shakes.singles, "peer") == [(None,), (f"{PEERS[1]}/32",)]
 
 
 def test_peers_of_openssls_own_quic(certificates: Path, root: Path) -> None:

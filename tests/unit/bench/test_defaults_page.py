@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests import programs
 from tests.waiting import wait_for
 
 from bench.defaults.borders import END, START
@@ -91,6 +92,7 @@ def test_requests_that_failed_have_no_time() -> None:
 
 
 def test_what_a_port_has_sent_is_told_by_its_sockets() -> None:
+    programs.needed("ss")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client, listening.accept()[0] as served:

@@ -231,13 +231,41 @@ def test_handshakes_alone_are_planned_by_two_processes(
     source.make_ahead(files)
     plan = source.plan(files[0].path, files[0].label)
     assert not (tmp_path / "ssllatency").exists()
-    source.close()
+    source.gather()
     assert len(list((tmp_path / "ssllatency").iterdir())) == 2
     assert sorted(begun) == [("facts", "calls", "handshake", "names"), ("facts", "calls", "names"), ("handshake",)]
     again = PlanSource(OPTIONS, **ALONE)
     again.make_ahead(files)
     assert again.plan(files[0].path, files[0].label) == plan
     assert len(begun) == 3
+    source.close()
+
+
+def test_what_comes_once_nothing_forks_readers_any_more_is_planned_by_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
+) -> None:
+    later = tmp_path / "libssl.so.3"
+    shutil.copy(LIBSSL, later)
+    monkeypatch.setattr(fork_server, "is_running", lambda: True)
+    source = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True), **ALONE)
+    source.make_ahead([File(str(LIBSSL), str(LIBSSL))])
+    monkeypatch.setattr(fork_server, "is_running", lambda: False)
+    first, second = (source.plan(path, path) for path in (str(LIBSSL), str(later)))
+    source.close()
+    assert first.handshake == second.handshake
+    assert sorted(begun[:2]) == [("facts", "calls", "names"), ("handshake",)]
+    assert begun[2:] == [("calls", "facts", "handshake", "names")]
+
+
+def test_what_was_not_asked_ahead_does_not_wait_for_what_only_a_report_needs(begun: list[tuple[str, ...]]) -> None:
+    source = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True), **ALONE)
+    file = File(str(LIBSSL), str(LIBSSL))
+    source.make_ahead([file])
+    assert source._findings.ask(file, PLAN).kind == "libssl"
+    assert begun == [("facts", "calls", "handshake", "names"), ("plan", "names")]
+    assert source._findings.ask(file, NAMES).reasons
+    assert len(begun) == 2
+    source.close()
 
 
 def test_a_whole_plan_has_what_handshakes_alone_are_followed_by(

@@ -93,7 +93,7 @@ class Running:
         dropped = self._goroutines.calls_of(operations) if self._goroutines else 0
         for number, tag in self._slots.used():
             if operation_of(tag) in operations:
-                self._slots.free(number)
+                self._slots.free(number, tag)
                 dropped += 1
         for key, _ in list(self._overflow.items()):
             call = abi.StartKey.from_buffer_copy(key)

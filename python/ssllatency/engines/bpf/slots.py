@@ -35,15 +35,16 @@ class Slots:
         words = filled_words(self._memory)
         return [(place // self._words, word) for place, word in words if place % self._words == 0]
 
-    def free(self, number: int) -> None:
-        """Frees a slot, whose call isn't seen to end any more."""
-        self._memory.slots[number].tag = 0
+    def free(self, number: int, tag: int) -> None:
+        """Frees the slot of a call that isn't seen to end any more, unless it is another one's by now."""
+        if self._memory.slots[number].tag == tag:
+            self._memory.slots[number].tag = 0
 
     def free_ended(self, alive: Callable[[int], bool]) -> tuple[int, int]:
         """Frees the slots of processes that aren't alive; how many remain in use, and how many it freed."""
-        used = [(number, process_of(tag)) for number, tag in self.used()]
-        gone = {pid for pid in {pid for _, pid in used} if not alive(pid)}
-        ended = [number for number, pid in used if pid in gone]
-        for number in ended:
-            self.free(number)
+        used = self.used()
+        gone = {pid for pid in {process_of(tag) for _, tag in used} if not alive(pid)}
+        ended = [(number, tag) for number, tag in used if process_of(tag) in gone]
+        for number, tag in ended:
+            self.free(number, tag)
         return len(used) - len(ended), len(ended)

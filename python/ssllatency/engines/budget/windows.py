@@ -147,7 +147,7 @@ class Windows:
             if burst:
                 self._look_soon_after_the_last()
             elif self._spending.unhit and self._spending.is_hit():  # a load that comes at once
-                self._sleep(FIRST_LOOK_S)
+                self._sleep(min(FIRST_LOOK_S, max(0.0, self._looks.next_s - self._clock())))
                 self._look()
             elif self._looks.is_due(self._clock()):
                 self._look()

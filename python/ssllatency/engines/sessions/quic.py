@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,9 @@ from ssllatency.host.preemption import loses_tracepoints
 SitesOfAll = Callable[[], Mapping[str, Sequence[Sites]]]
 
 _MOST_PROCESSES = 1024  # that serve over QUIC; of more no port is known
-_MOST_HANDSHAKES = 4096  # of them that are in flight at a time; a successful one is for a round trip
+# Of their handshakes that are in flight at a time; a successful one is for a round trip. The kernel deals out such a table's
+# room to processors, 128 entries at a time.
+_MOST_HANDSHAKES, _OF_A_PROCESSOR = 4096, 256
 _LOOK_S, _LINGER_S = 1.0, 10.0  # as for the processes of Go programs, in arrivals.py
 _CANT_BE = 1  # in place of the time since when packets are watched
 
@@ -31,8 +34,9 @@ _CANT_BE = 1  # in place of the time since when packets are watched
 def make_room(loaded: Loadable, in_flight: int) -> None:
     """To be called before the object is loaded, where ports, peers or certificates are wanted."""
     loaded.resize_map("datagrams", _MOST_PROCESSES)
+    most = max(_MOST_HANDSHAKES, _OF_A_PROCESSOR * (os.cpu_count() or 1))
     for name in ("quic_names", "quic_peers"):
-        loaded.resize_map(name, min(in_flight, _MOST_HANDSHAKES))
+        loaded.resize_map(name, min(in_flight, most))
 
 
 class QuicServers:
@@ -88,7 +92,10 @@ class QuicServers:
         if now_s < self._look_s:
             return
         self._look_s = now_s + _LOOK_S
-        if any(exists(pid) for pid in self._serving()):
+        serving = self._serving()
+        gone = {pid for pid in serving if not exists(pid)}
+        self.forget(gone)
+        if len(gone) < len(serving):
             self._nobody_since_s = math.inf
             return
         self._nobody_since_s = min(self._nobody_since_s, now_s)

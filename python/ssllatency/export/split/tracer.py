@@ -38,7 +38,7 @@ def run(
     announce()
     collect_seldom()
     exposition = Exposition(Services(), arguments.max_series, arguments.linger)
-    Tracer(session, follower, channel, exposition, resolved.source.gather).run()
+    Tracer(session, follower, channel, exposition, resolved.gather).run()
 
 
 class Tracer:

@@ -41,8 +41,8 @@ def default_directory() -> Path:
 
 
 def is_there(directory: Path) -> bool:
-    """Whether there is a folder, in which there may be entries."""
-    return directory.is_dir()
+    """Whether there is a folder, in which there may be entries, that can be looked at."""
+    return os.path.isdir(directory)  # noqa: PTH112 - Path's raises where a folder above it may not be searched
 
 
 # What an entry depends on.

@@ -78,7 +78,6 @@ class Findings:
     ) -> None:
         self._cache, self._settings, self._waits = cache, settings, waits
         self._ahead, self._later = tuple(ahead), tuple(later)
-        self._reads_beside = CALLS in self._ahead and fork_server.is_running()
         self._start = start or start_reading
         self._files: dict[_Key, _Record] = {}
 
@@ -89,10 +88,12 @@ class Findings:
         if record.reading and not interruptible:
             record.reading.hurry()
         while not self._has(record, part):
-            if record.reading and record.is_read:
+            if record.reading and record.is_read and (part in record.reading.work.parts or self._is_waited_for(record)):
                 record.reading.go_on()
                 self._listen(interruptible=interruptible)
             else:
+                if record.reading:
+                    record.reading.kill()  # what it would say is asked of the next one, after what is waited for
                 others = () if part in self._later else self._wanted(record)
                 self._begin(record, (part, *others), interruptible=interruptible)
         self._keep_at_once(record)
@@ -131,6 +132,7 @@ class Findings:
         hear(readings)
         for reading, record in readings.items():
             self._take(record, reading)
+        for record in self._files.values():
             self._keep(record)
 
     def close(self) -> None:
@@ -144,7 +146,9 @@ class Findings:
         """Whether the part is made by a process beside that which makes all else of the file: handshakes, which in the library
         that applications call take longer than all else, where nothing but these is waited for. Without the fork server a
         second process would have to bring in the decoder as well, which takes as long as it saves."""
-        return part is HANDSHAKE and self._reads_beside and bool(stack_called(file.label))
+        if part is not HANDSHAKE or CALLS not in self._ahead or not stack_called(file.label):
+            return False
+        return fork_server.is_running() or (*file.key, True) in self._files
 
     def _is_of_one_content(self, file: File) -> bool:
         """Whether processes side by side have read the same."""

@@ -25,12 +25,15 @@ from ssllatency.tracing.planning.confinement import confine, limit, tie
 
 # Of processor time a file gets: so many seconds for each part, and one more for so many bytes of the file.
 _SECONDS, _BYTES_A_SECOND = 20, 5 << 20
+_LEAST_PARTS = 2  # of so many it gets the time: the file is parsed first, whatever the part
 _SECONDS_UNINTERRUPTIBLE = 10  # the same where no signal ends it
 
 
 def processor_seconds(work: FileWork, stored: int, *, interruptible: bool) -> int:
     """The processor time that reading a file gets which has so many bytes beside its holes."""
-    return _SECONDS * len(work.parts) + stored // _BYTES_A_SECOND if interruptible else _SECONDS_UNINTERRUPTIBLE
+    if not interruptible:
+        return _SECONDS_UNINTERRUPTIBLE
+    return _SECONDS * max(_LEAST_PARTS, len(work.parts)) + stored // _BYTES_A_SECOND
 
 
 def prepare(parts: Collection[FilePart[Any]] = PARTS) -> None:

@@ -30,6 +30,13 @@ def test_slots_of_ended_processes_are_freed_and_others_kept(kind: type[ctypes.St
     assert slots.free_ended(lambda pid: pid == 8) == (1, 0)
 
 
+def test_a_slot_that_is_another_calls_by_now_is_left() -> None:
+    table = StartTable()
+    table.slots[3].tag = now = tag_of(8, 1, 16)
+    Slots(table).free(3, tag_of(7, 1, 16))
+    assert table.slots[3].tag == now
+
+
 def test_the_most_that_a_tag_can_say_is_read_back() -> None:
     tag = tag_of((1 << 22) - 1, 255, (1 << 31) - 1)
     assert (process_of(tag), operation_of(tag), tag >> 63) == ((1 << 22) - 1, 255, 1)

@@ -108,6 +108,7 @@ def test_packets_are_watched_a_while_after_the_last_process_and_again_with_the_n
     run.serve(os.getpid())
     run.go_on(30)
     assert run.links.open == ["at_packet"]
+    assert run.serving.pids == {os.getpid()}  # those that have ended make room
     run.servers.forget([os.getpid()])
     run.go_on(12)
     assert (run.links.open, run.counters.watches_packets_ns) == ([], 0)

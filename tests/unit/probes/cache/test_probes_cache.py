@@ -185,6 +185,17 @@ def test_cache_that_can_not_be_written_is_no_error(library: Path, tmp_path: Path
     assert (len(plan.operations), kept) == (2, False)
 
 
+def test_a_folder_that_cannot_be_looked_at_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root's home, of whoever has become another user."""
+
+    def denied(path: object, **_: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    assert store.is_there(tmp_path)
+    monkeypatch.setattr(os, "stat", denied)
+    assert not store.is_there(tmp_path)
+
+
 def test_what_a_killed_writer_has_left_goes(tmp_path: Path) -> None:
     """A draft that is being written stays."""
     folder = tmp_path / "cache"
