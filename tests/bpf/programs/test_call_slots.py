@@ -122,7 +122,7 @@ def test_what_was_left_behind_the_slots_is_replaced_too(calls: CallSlots) -> Non
     calls.do("keep_of_first")
     for number, tag in calls.slots.used():
         if process_of(tag) == SECOND:
-            calls.slots.free(number)
+            calls.slots.free(number, tag)
     calls.do("keep_of_first")
     assert (len(calls.slots.used()), calls.spilled()) == (5, 0)
     assert calls.do("take_of_first") == (5, 0)
