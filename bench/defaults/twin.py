@@ -14,6 +14,7 @@ from bench.defaults.servers import Served
 from bench.measuring.rounds import COST, Sample
 from bench.measuring.tracers import BenchError, Tracer, attached
 from bench.measuring.works import SETTLE_S, Look, WorkerWork, cpu_ns
+from ssllatency.targets.processes import all_processes, descendants
 
 
 class WatchedServer(Protocol):
@@ -110,8 +111,8 @@ def _cpu_ns_so_far(pid: int) -> int:
 
 
 def with_descendants(pid: int) -> list[int]:
-    """The process, and those that it and they have started."""
-    with suppress(OSError):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [pid, *(one for child in children for one in with_descendants(int(child)))]
-    return []
+    """The process, and those that it and they have started; nothing where it is gone."""
+    processes = all_processes()
+    if not any(process.pid == pid for process in processes):
+        return []
+    return [pid, *(process.pid for process in descendants(pid, processes))]

@@ -63,12 +63,17 @@ def test_what_is_held_back_is_watched_from_the_start_on() -> None:
     assert windows.sampling() == ()
 
 
-def test_what_is_held_back_costs_only_a_moment_at_full_speed() -> None:
-    server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+def begin_with_data_held_back(server: Server) -> None:
+    """Until all else is watched."""
     server.attached.discard(Tier.DATA)
     server.counting.discard(Tier.DATA)
     windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
     begin(server, windows, [Tier.DATA])
+
+
+def test_what_is_held_back_costs_only_a_moment_at_full_speed() -> None:
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    begin_with_data_held_back(server)
     assert Tier.DATA not in server.attached
     assert server.cost_ns < 0.4 * 0.04e9  # of less than 40 ms
 
@@ -76,10 +81,7 @@ def test_what_is_held_back_costs_only_a_moment_at_full_speed() -> None:
 def test_who_is_not_traced_pays_for_the_first_look_a_few_milliseconds_only() -> None:
     """At full speed; what he does says nothing of the traced one, which is idle."""
     server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, other_rate=200_000)
-    server.attached.discard(Tier.DATA)
-    server.counting.discard(Tier.DATA)
-    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
-    begin(server, windows, [Tier.DATA])
+    begin_with_data_held_back(server)
     assert Tier.DATA not in server.attached
     assert server.others_ns < 0.4 * 0.015e9  # of less than 15 ms
 

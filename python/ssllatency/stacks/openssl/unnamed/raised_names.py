@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 
 from ssllatency.code.constant_blocks import ConstantCall
@@ -60,9 +60,9 @@ class Raised(ABC):
             self._calls[function] = calls_with_constants(self.image, function)
         return self._calls[function]
 
-    def called_most(self, targets: Iterable[int]) -> int:
-        """The one of these which is called far more often than the others. Unplannable where there is none."""
-        votes = Counter(targets)
+    def called_most(self, counts_for: Callable[[ConstantCall], bool]) -> int:
+        """The function that is called far more often than others by such calls. Unplannable where there is none."""
+        votes = Counter(call.target for function in self.holding for call in self.calls(function) if counts_for(call))
         counts = [*sorted(votes.values(), reverse=True), 0, 0]
         if counts[0] < _LEAST_CALLS or counts[0] < _TIMES * counts[1]:
             raise Unplannable("no function is called with the names of files and functions as the one that raises errors is")
@@ -97,10 +97,9 @@ class RaisedNames(Raised):
     def raises(self) -> int:
         """ERR_set_debug: it is called most with the name of a source file, a line and the name of a function."""
         return self.called_most(
-            call.target
-            for function in self.holding
-            for call in self.calls(function)
-            if call.arguments[_NAME] in self._texts and call.arguments[_LINE] is not None and self._file(call).endswith(".c")
+            lambda call: (
+                call.arguments[_NAME] in self._texts and call.arguments[_LINE] is not None and self._file(call).endswith(".c")
+            )
         )
 
     def _file(self, call: ConstantCall) -> str:

@@ -59,25 +59,23 @@ class RaisedNumbers(Raised):
     def raises(self) -> int:
         """ERR_put_error: it is called most with the name of a source file, a line, and the number of a function."""
         return self.called_most(
-            call.target
-            for function in self.holding
-            for call in self.calls(function)
-            if self._number(call) in self._numbers
-            and call.arguments[_FILE] in self._files
-            and call.arguments[_LINE] is not None
+            lambda call: (
+                self._number(call) in self._numbers
+                and call.arguments[_FILE] in self._files
+                and call.arguments[_LINE] is not None
+            )
         )
 
     @cached_property
     def fatal(self) -> int:
         """ossl_statem_fatal: likewise, with a reason, and what it raises is libssl's."""
         return self.called_most(
-            call.target
-            for function in self.holding
-            for call in self.calls(function)
-            if call.target != self.raises
-            and (_SSL, call.arguments[_FATAL_FUNCTION]) in self._numbers
-            and call.arguments[_FATAL_REASON]
-            and call.arguments[_FATAL_FILE] in self._files
+            lambda call: (
+                call.target != self.raises
+                and (_SSL, call.arguments[_FATAL_FUNCTION]) in self._numbers
+                and bool(call.arguments[_FATAL_REASON])
+                and call.arguments[_FATAL_FILE] in self._files
+            )
         )
 
     def given(self, function: Range) -> set[str]:
