@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,15 +31,22 @@ METHODS = ("perf", "multi", "session")
 
 
 @pytest.fixture(scope="session")
-def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("target") / "target"
+def built_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("built") / "target"
     source = SOURCES / "target.c"
     flags = ["-O2", "-fstack-protector-strong", "-rdynamic", "-pthread"]
     subprocess.run(["gcc", *flags, source, "-o", path], check=True)
     return path
 
 
-@pytest.fixture(scope="session", params=["exit sites", "return probes"])
+@pytest.fixture
+def target_file(built_target: Path, tmp_path: Path) -> Path:
+    """A copy of its own for each test: an earlier test's probes may still be in the file they were set in, as perf events are
+    left to the kernel, which takes 0.1 s to remove each."""
+    return Path(shutil.copy(built_target, tmp_path / "target"))
+
+
+@pytest.fixture(params=["exit sites", "return probes"])
 def target_plan(request: pytest.FixtureRequest, target_file: Path) -> FilePlan:
     wanted = request.param == "return probes"
     plan = plan_image(Image.open(target_file), PlanSettings(prefer_return_probes=wanted))

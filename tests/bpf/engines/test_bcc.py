@@ -33,7 +33,7 @@ SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
 TRACEFS = (Path("/sys/kernel/tracing/uprobe_events"), Path("/sys/kernel/debug/tracing/uprobe_events"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def target_plan(target_file: Path) -> FilePlan:
     return plan_image(Image.open(target_file))
 

@@ -34,7 +34,7 @@ MOST_LOST = 4
 pytestmark = pytest.mark.usefixtures("bpftrace")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def plan(target_file: Path) -> FilePlan:
     return plan_image(Image.open(target_file))
 

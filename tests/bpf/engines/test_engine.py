@@ -94,7 +94,7 @@ def test_processes_that_are_noticed_later_push_out_none_that_the_kernel_has_adde
     """With one file named, a process counts in what was taken along from its first call of that file on: the kernel adds it."""
     named = replace(subject.request().images[0], pids=(os.getpid(),))
     other = replace(named.plan, build_id="of the other file")
-    companion = replace(named, plan=other, file=shutil.copy(subject.plan.path, tmp_path), companion=True)
+    companion = replace(named, plan=other, file=shutil.copy(subject.plan.path, f"{tmp_path}/companion"), companion=True)
     session = subject.attach(everyone=True, links="shared", images=(named, companion), role=Side.ANY)
     targets = session.attachment.object.live_section("targets", TargetBits)
     subject.do("reads", 1, 1)

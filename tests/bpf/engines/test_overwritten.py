@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,15 +23,14 @@ ENGINES: dict[str, Callable[[], Engine]] = {"libbpf": LibbpfEngine, "bcc": BccEn
 
 
 @pytest.fixture
-def changed(target_file: Path, tmp_path: Path) -> Iterator[Subject]:
+def changed(target_file: Path) -> Iterator[Subject]:
     """A running program whose file had other code when it was planned: one bit of one function."""
-    program = Path(shutil.copy(target_file, tmp_path / "target"))
-    plan = plan_image(Image.open(program))
+    plan = plan_image(Image.open(target_file))
     first, *others = plan.code
-    code = bytearray(program.read_bytes()[first.offset : first.offset + first.size])
+    code = bytearray(target_file.read_bytes()[first.offset : first.offset + first.size])
     code[-1] ^= 1
     earlier = replace(first, digest=hashlib.sha256(code).hexdigest())
-    with running(replace(plan, path=str(program), code=(earlier, *others))) as subject:
+    with running(replace(plan, code=(earlier, *others))) as subject:
         yield subject
 
 
