@@ -187,16 +187,6 @@ class ExponentialHistogram:
         _set(made, "overflow", overflow)
         return made
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> tuple[int, ...]:
-            """The counts of a histogram that is kept as one number."""
-            if name != "counts" or self._packed is None:
-                raise AttributeError(name)
-            counts = _unpacked(self._packed)
-            _set(self, "counts", counts)
-            return counts
-
     @property
     def packed(self) -> int:
         """The counts as one number, that of the first bucket lowest; each has to be less than 2^64."""
@@ -363,6 +353,22 @@ class ExponentialHistogram:
     def _between(self, start: int, end: int) -> tuple[int, ...]:
         before = self.offset - start
         return (0,) * before + self.counts + (0,) * (end - start - before - len(self.counts))
+
+
+class _CountsOfNumber:
+    """The counts of a histogram that is kept as one number, made when they are asked for first. Not by `__getattr__`, with
+    which every attribute of the class takes several times as long."""
+
+    def __get__(self, histogram: ExponentialHistogram | None, _: object = None) -> tuple[int, ...]:
+        if histogram is None or histogram._packed is None:
+            raise AttributeError("counts")
+        counts = _unpacked(histogram._packed)
+        _set(histogram, "counts", counts)
+        return counts
+
+
+if not TYPE_CHECKING:
+    ExponentialHistogram.counts = _CountsOfNumber()
 
 
 def _unpacked(packed: int) -> tuple[int, ...]:

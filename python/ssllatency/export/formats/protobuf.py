@@ -43,53 +43,55 @@ def render(reading: Reading) -> bytes:
 def _family(family: Family, points: Iterable[Point]) -> bytes:
     head = _text(1, family.prometheus_name) + _text(2, family.help) + _integer(3, _TYPES[family.kind])
     unit = _text(5, family.prometheus_unit) if family.prometheus_unit else b""
-    return head + b"".join(point.written_as(_FORMAT) or _written(family.kind, point) for point in points) + unit
+    written = [last[1] if (last := point.written)[0] == _FORMAT else _written(family.kind, point) for point in points]
+    return b"".join((head, *written, unit))
 
 
 def _written(kind: MetricKind, point: Point) -> bytes:
-    return point.keep_written(_FORMAT, _message(4, _metric(kind, point)))
-
-
-def _metric(kind: MetricKind, point: Point) -> bytes:
     value = point.value
-    if isinstance(value, Distribution):
-        inner = _histogram(value) + _created(15, point.since_s)
-    else:
-        inner = _double(1, value) + (_created(3, point.since_s) if kind is MetricKind.COUNTER else b"")
-    return _labels_of(point) + _message(_VALUE_FIELDS[kind], inner)
+    if not isinstance(value, Distribution):
+        return point.keep_written(_FORMAT, _number(kind, point, value))
+    inner = _histogram(value, _created(15, point.since_s))
+    head = b"".join((point.labels_as(_FORMAT) or _kept_labels(point), _HEADS[_VALUE_FIELDS[kind]], _varint(len(inner))))
+    return point.keep_written(_FORMAT, b"".join((_HEADS[4], _varint(len(head) + len(inner)), head, inner)))
 
 
-def _labels_of(point: Point) -> bytes:
-    kind, written = point.written_labels
-    if kind != _FORMAT:
-        written = _labels(point.labels)
-        point.written_labels = _FORMAT, written
-    return written
+def _kept_labels(point: Point) -> bytes:
+    return point.keep_labels(_FORMAT, _labels(point.labels))
+
+
+def _number(kind: MetricKind, point: Point, value: float) -> bytes:
+    """A counter or gauge. All that is before its value is the same each time: numbers are of one length."""
+    created = _created(3, point.since_s) if kind is MetricKind.COUNTER else b""
+    begin = point.labels_as(_FORMAT) or _kept_begin(kind, point, created)
+    return b"".join((begin, _EIGHT_BYTES.pack(value), created))
+
+
+def _kept_begin(kind: MetricKind, point: Point, created: bytes) -> bytes:
+    before, rest = _DOUBLES[1], _EIGHT_BYTES.size + len(created)
+    begin = _labels(point.labels) + _HEADS[_VALUE_FIELDS[kind]] + _varint(len(before) + rest) + before
+    return point.keep_labels(_FORMAT, _HEADS[4] + _varint(len(begin) + rest) + begin)
 
 
 def _labels(pairs: Labels) -> bytes:
     return b"".join(_message(1, _text(1, name.replace(".", "_")) + _text(2, value)) for name, value in pairs)
 
 
-def _histogram(value: Distribution) -> bytes:
-    buckets = value.buckets
-    count = buckets.count
-    return b"".join(
-        (
-            *(_NUMBERS[1], _varint(count), _DOUBLES[2], _EIGHT_BYTES.pack(value.total_ns / 1e9), _grid()),
-            *(_NUMBERS[7], _varint(buckets.underflow)),
-            _spans_and_deltas(buckets, count - buckets.underflow - buckets.overflow),
-        )
-    )
+def _histogram(value: Distribution, created: bytes) -> bytes:
+    total_ns, buckets = value
+    count, underflow = buckets.count, buckets.underflow
+    number = _NUMBERS[1] + _varint(count) + _DOUBLES[2] + _EIGHT_BYTES.pack(total_ns / 1e9)
+    zeros = _grid() + _varint(underflow)
+    return b"".join((number, zeros, *_spans_and_deltas(buckets, count - underflow - buckets.overflow), created))
 
 
 @lru_cache(1)
 def _grid() -> bytes:
-    """The schema and the zero bucket's threshold."""
-    return _integer(5, _zigzag(SCALE)) + _double(6, ZERO_THRESHOLD_S)
+    """The schema, the zero bucket's threshold, and what its count follows."""
+    return _integer(5, _zigzag(SCALE)) + _double(6, ZERO_THRESHOLD_S) + _NUMBERS[7]
 
 
-def _spans_and_deltas(buckets: ExponentialHistogram, within: int) -> bytes:
+def _spans_and_deltas(buckets: ExponentialHistogram, within: int) -> Iterable[bytes]:
     """The runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last
     one. `within`: the number of calls in them, without those that are longer or shorter."""
     lowest_bytes = buckets.words[::_WORD_BYTES]
@@ -99,24 +101,28 @@ def _spans_and_deltas(buckets: ExponentialHistogram, within: int) -> bytes:
     else:
         counted = buckets.counts
         filled = bytes(map(bool, counted))
-    spans, is_in_run = _runs(buckets.offset + 1, filled, is_longer=bool(buckets.overflow))
+    overflow = buckets.overflow
+    spans, is_in_run = _runs(buckets.offset + 1, filled, min(overflow, 1))
     counts = list(compress(counted, is_in_run))
-    if buckets.overflow:
-        counts.append(buckets.overflow)
-    return spans + _message(13, _packed(list(map(sub, counts, (0, *counts))))) if counts else spans
+    if overflow:
+        counts.append(overflow)
+    if not counts:
+        return (spans,)
+    deltas = _packed(list(map(sub, counts, (0, *counts))))
+    return spans, _HEADS[13], _varint(len(deltas)), deltas
 
 
 @lru_cache(_MOST_REMEMBERED)
-def _runs(first: int, filled: bytes, *, is_longer: bool) -> tuple[bytes, bytes]:
+def _runs(first: int, filled: bytes, longer: int) -> tuple[bytes, bytes]:
     """The spans of the runs, where of the buckets from `first` on, by Prometheus' index, those are `filled` that are 1, and
-    that of what is longer where something is; and 1 for each of these buckets that lies in a run. Of most series they are what
+    that of what is `longer`, 1 or 0 kinds of it; and 1 for each of these buckets that lies in a run. Of most series they are what
     they were before."""
     runs = [run.span() for run in _RUN.finditer(filled)]
     is_in_run = bytearray(len(filled))
     for start, stop in runs:
         is_in_run[start:stop] = b"\1" * (stop - start)
     bounds = [(first + start, first + stop) for start, stop in runs]
-    if is_longer:
+    if longer:
         bounds.append((OVERFLOW + 1, OVERFLOW + 2))
     ends = [0, *(stop for _, stop in bounds)]
     # Without a span it would pass for a classic histogram.

@@ -39,7 +39,7 @@ class Distribution(NamedTuple):
 class Point:
     """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
     epoch's seconds. `written`: what it is in the format that was asked for last, after the format's name, and `written_labels`
-    what its labels are in there; nothing else of a point changes."""
+    what is the same of all points of its series in there, as its labels; nothing else of a point changes."""
 
     family: str
     labels: Labels
@@ -56,6 +56,16 @@ class Point:
     def keep_written(self, kind: str, written: bytes) -> bytes:
         """Keeps what the point is in a format, and hands it back: of one format only, as a scraper asks for one."""
         self.written = kind, written
+        return written
+
+    def labels_as(self, kind: str) -> bytes | None:
+        """Return what was kept of its series for a format; None where another was asked for last."""
+        last, written = self.written_labels
+        return written if last == kind else None
+
+    def keep_labels(self, kind: str, written: bytes) -> bytes:
+        """Keeps what is the same of all points of its series in a format, and hands it back."""
+        self.written_labels = kind, written
         return written
 
     def with_value(self, value: Distribution | float) -> Point:
