@@ -12,7 +12,7 @@ import pytest
 from ssllatency import abi
 from ssllatency.abi import ClientCertificate, Label, PlaceOf
 from ssllatency.engines.bpf.libbpf import BpfObject
-from ssllatency.engines.read.handshake_rows import single_labels
+from ssllatency.engines.read.tallies import single_labels
 from tests.bpf.compiling import SMALL, SMALL_TABLES, compiled, run
 
 LIBRARY = 3  # whose number the kernel notes beside codes of its own

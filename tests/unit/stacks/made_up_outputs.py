@@ -15,7 +15,8 @@ from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.engines.attach.sites import library_record
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.read.handshake_rows import Rows, in_order, tallies
+from ssllatency.engines.read.handshake_rows import Rows
+from ssllatency.engines.read.tallies import TallyRows, in_order
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions.handshake_sites import always_watched, error_sites, phase_sites, watched
 from ssllatency.export.formats import text as metrics
@@ -72,9 +73,8 @@ def measured(image_plan: FilePlan, names: Names) -> Snapshot:
     error = 1 << abi.Error.LIBRARY | 7
     cause = abi.CauseKey(error=error, alert=40, sent=1, ending=abi.Ending.FAILURE, state=abi.State.UNKNOWN, tgid=PID)
     cipher = abi.MixKey(tgid=PID, label=abi.Label.CIPHER, value=0x03001301)
-    by_process = tallies(
-        [(bytes(cause), bytes(abi.Tally(1, WALL_NS)))], [], [(bytes(cipher), (1).to_bytes(8, "little"))], lambda _: names
-    )
+    causes, mix = [(bytes(cause), bytes(abi.Tally(1, WALL_NS)))], [(bytes(cipher), (1).to_bytes(8, "little"))]
+    by_process = TallyRows().read(causes, [], mix, [], lambda _: names)
     everything = in_order(add_tallies(by_process.values()))
     handshakes = Handshakes(
         groups, everything.causes, everything.keys, everything.mix, by=(Label.PROCESS,), by_process=by_process

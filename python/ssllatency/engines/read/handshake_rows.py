@@ -3,28 +3,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.handshake_row import HandshakeRowReader, marks_of
-from ssllatency.engines.read.names import LABELS, cause, key_name, label_value
+from ssllatency.engines.read.names import CODED, LABELS, cause, label_value
 from ssllatency.engines.read.who import Texts
-from ssllatency.model.arithmetic.handshake_sums import add_causes, add_groups, add_keys
+from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import (
     EVERY,
     NONE,
     WHO,
-    Cause,
     Group,
-    KeyUse,
     Label,
     LabelValue,
     Part,
     Single,
-    Tallies,
 )
 from ssllatency.model.offload import Batches
 from ssllatency.model.process_label import ProcessLabel
@@ -37,7 +34,6 @@ Views = Iterable[tuple[bytes, bytes | memoryview]]
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _NUMBERS = {label: number for number, label in LABELS.items()}
 _KEPT = frozenset((Label.VERSION, Label.RESUMED, Label.ROLE, Label.PROCESS))  # whose words only follow from a process's name
-_CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
 
 @dataclass
@@ -115,73 +111,12 @@ class Rows:
             return "server" if value else "client"
         if not key.known >> number & 1:
             # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
-            return NONE if label in _CODED and label in self.known_places.get(key.library, ()) else None
+            return NONE if label in CODED and label in self.known_places.get(key.library, ()) else None
         if label is Label.PORT:
             return str(value) if value else NONE
         if label in WHO:
             return self.texts.of(value)
         return label_value(number, value, names(key.library))
-
-
-def tallies(causes: Pairs, keys: Pairs, mix: Pairs, names: NamesOf) -> dict[int, Tallies]:
-    """The counts beside the times, by process; 0: those that aren't told apart. What only differs in its library's index
-    is one."""
-    causes_of, keys_of, mix_of = _causes(causes, names), _keys(keys, names), _mix(mix, names)
-    return {
-        pid: Tallies(add_causes(causes_of.get(pid, ())), add_keys(keys_of.get(pid, ())), mix_of.get(pid, {}))
-        for pid in {*causes_of, *keys_of, *mix_of}
-    }
-
-
-def in_order(tallies: Tallies) -> Tallies:
-    """The most frequent causes and values of labels first, and the keys that took most time."""
-    return Tallies(
-        tuple(sorted(tallies.causes, key=lambda row: -row.count)),
-        tuple(sorted(tallies.keys, key=lambda use: -use.total_ns)),
-        {label: dict(Counter(tallies.mix[label]).most_common()) for label in LABELS.values() if label in tallies.mix},
-    )
-
-
-def _causes(pairs: Pairs, names: NamesOf) -> dict[int, list[Cause]]:
-    causes: dict[int, list[Cause]] = defaultdict(list)
-    for raw_key, raw_tally in pairs:
-        key, tally = abi.CauseKey.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        causes[key.tgid].append(cause(key, tally, names(key.library)))
-    return causes
-
-
-def _keys(pairs: Pairs, names: NamesOf) -> dict[int, list[KeyUse]]:
-    uses: dict[int, list[KeyUse]] = defaultdict(list)
-    for raw_key, raw_tally in pairs:
-        use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        kind = abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))
-        uses[use.tgid].append(KeyUse(*kind, tally.count, tally.total_ns))
-    return uses
-
-
-def _mix(pairs: Pairs, names: NamesOf) -> dict[int, dict[Label, dict[str, int]]]:
-    mixes: dict[int, dict[Label, dict[str, int]]] = {}
-    for raw_key, raw_count in pairs:
-        key = abi.MixKey.from_buffer_copy(raw_key)
-        label = abi.Label(key.label)
-        counts = mixes.setdefault(key.tgid, {}).setdefault(LABELS[label], {})
-        value = label_value(label, key.value, names(key.library))
-        counts[value] = counts.get(value, 0) + int.from_bytes(raw_count, "little")
-    return mixes
-
-
-def single_labels(combinations: Pairs) -> list[tuple[bytes, bytes]]:
-    """The counts of labels that were counted together, label by label, as the map of single ones has them."""
-    counts: Counter[tuple[int, int, int, int]] = Counter()
-    for raw_key, raw_count in combinations:
-        key, count = abi.CombinationKey.from_buffer_copy(raw_key), int.from_bytes(raw_count, "little")
-        for number, value in enumerate(key.values):
-            if key.known >> number & 1:
-                counts[key.tgid, number, key.library if LABELS[abi.Label(number)] in _CODED else 0, value] += count
-    return [
-        (bytes(abi.MixKey(tgid, number, library, value)), count.to_bytes(8, "little"))
-        for (tgid, number, library, value), count in counts.items()
-    ]
 
 
 def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:

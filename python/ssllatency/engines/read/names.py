@@ -9,6 +9,7 @@ from ssllatency.stacks.names import Names, pack
 
 ENDINGS = {abi.Ending[ending.name]: ending for ending in Ending}
 LABELS = {abi.Label[label.name]: label for label in Label}
+CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 # ProtocolVersion of the RFCs 6101, 2246, 4346, 5246, 8446, 4347 and 6347.
 _VERSIONS = {
     0x0300: "SSLv3",

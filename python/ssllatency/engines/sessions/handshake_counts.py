@@ -15,6 +15,7 @@ from ssllatency.engines.read import handshake_rows as collect
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s
 from ssllatency.engines.read.names import ENDINGS
+from ssllatency.engines.read.tallies import TallyRows, in_order
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import certificates, quic, who
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest
@@ -107,6 +108,7 @@ class TallyTables:
         self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
         self._combinations = loaded.map("combinations", size(abi.CombinationKey), 8)
+        self._rows = TallyRows()
         self._read: tuple[list[tuple[bytes, bytes]], ...] = ()
         self._totals = totals
         self._tallies: tuple[dict[int, Tallies], Tallies] = ({}, _NO_TALLIES)
@@ -118,8 +120,8 @@ class TallyTables:
         read = tuple(list(table.items()) for table in tables)
         if read != self._read:
             causes, keys, mix, combinations = read
-            by_process = collect.tallies(causes, keys, [*mix, *collect.single_labels(combinations)], names)
-            total = collect.in_order(add_tallies(by_process.values())) if self._totals else _NO_TALLIES
+            by_process = self._rows.read(causes, keys, mix, combinations, names)
+            total = in_order(add_tallies(by_process.values())) if self._totals else _NO_TALLIES
             self._read, self._tallies = read, (by_process, total)
         return self._tallies
 

@@ -115,7 +115,7 @@ def _spans_and_deltas(buckets: ExponentialHistogram, within: int) -> Iterable[by
 @lru_cache(_MOST_REMEMBERED)
 def _runs(first: int, filled: bytes, longer: int) -> tuple[bytes, bytes]:
     """The spans of the runs, where of the buckets from `first` on, by Prometheus' index, those are `filled` that are 1, and
-    that of what is `longer`, 1 or 0 kinds of it; and 1 for each of these buckets that lies in a run. Of most series they are what
+    that of what is longer where `longer` is 1; and 1 for each of these buckets that lies in a run. Of most series they are what
     they were before."""
     runs = [run.span() for run in _RUN.finditer(filled)]
     is_in_run = bytearray(len(filled))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from tests.fixtures.rows import fill_bucket
 
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes
-from ssllatency.engines.read.handshake_rows import Rows, in_order, single, tallies
+from ssllatency.engines.read.handshake_rows import Rows, single
+from ssllatency.engines.read.tallies import TallyRows, in_order, single_labels
 from ssllatency.engines.read.who import Texts, text_words
 from ssllatency.model.arithmetic.handshake_sums import add_tallies
 from ssllatency.model.handshakes import WHO, Ending, Label, Part
@@ -159,7 +161,7 @@ def test_tallies_are_of_processes_and_add_up_to_those_of_all() -> None:
         pair(abi.MixKey(tgid=pid, label=abi.Label.VERSION, value=version), ctypes.c_uint64(count))
         for pid, version, count in ((7, 0x303, 1), (7, 0x304, 2), (9, 0x303, 4))
     ]
-    found = tallies(causes, keys, mix, names_of)
+    found = TallyRows().read(causes, keys, mix, [], names_of)
     assert {pid: [cause.count for cause in of.causes] for pid, of in found.items()} == {7: [3], 8: [4], 9: [], 0: [8]}
     assert {pid: [(use.count, use.total_ns) for use in of.keys] for pid, of in found.items() if of.keys} == {
         7: [(3, 30)],
@@ -170,6 +172,41 @@ def test_tallies_are_of_processes_and_add_up_to_those_of_all() -> None:
     assert [(cause.count, cause.total_ns) for cause in whole.causes] == [(15, 150)]
     assert [(use.operation, use.count, use.total_ns) for use in whole.keys] == [("sign", 8, 37)]
     assert list(whole.mix[Label.VERSION].items()) == [("TLSv1.2", 5), ("TLSv1.3", 2)]
+
+
+def test_tallies_read_again_are_those_that_are_read_first() -> None:
+    """What the keys say is kept, and the counts aren't: also of keys that come, go, and come again."""
+    chance, rows = random.Random(5), TallyRows()
+    pids, versions = (7, 8), (0x303, 0x304)
+    for _ in range(50):
+        causes = [
+            pair(
+                abi.CauseKey(tgid=pid, ending=abi.Ending.FAILURE, end=end),
+                abi.Tally(chance.randrange(1, 9), chance.randrange(9)),
+            )
+            for pid in pids
+            for end in (abi.End.CLOSED, abi.End.NONE)
+            if chance.random() < 0.7
+        ]
+        keys = [
+            pair(abi.KeyUse(tgid=pid, operation=abi.KeyOperation.SIGN, library=library), abi.Tally(chance.randrange(1, 9), 3))
+            for pid in pids
+            for library in (0, 1)
+            if chance.random() < 0.7
+        ]
+        mix = [
+            pair(abi.MixKey(tgid=pid, label=abi.Label.VERSION, value=version), ctypes.c_uint64(chance.randrange(1, 9)))
+            for pid in pids
+            for version in versions
+            if chance.random() < 0.7
+        ]
+        together = []
+        for pid in pids:
+            key = abi.CombinationKey(tgid=pid, library=1, known=1 << abi.Label.VERSION | 1 << abi.Label.CIPHER)
+            key.values[abi.Label.VERSION], key.values[abi.Label.CIPHER] = chance.choice(versions), chance.randrange(3)
+            together.append(pair(key, ctypes.c_uint64(chance.randrange(1, 9))))
+        found = rows.read(causes, keys, mix, together, names_of)
+        assert found == TallyRows().read(causes, keys, [*mix, *single_labels(together)], [], names_of)
 
 
 def row_of(count: int, *, torn: bool = False) -> bytes:
