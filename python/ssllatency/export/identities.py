@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ssllatency.engines.clock import process_clock_ns
+from ssllatency.export.process_handles import ProcessHandles
 from ssllatency.targets import Process, process_of
 from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
@@ -62,20 +63,23 @@ class _Container:
 class Identities:
     """Reads files for them, and keeps what it has found:
 
-    - when a process started, until that process has run again or is gone, of at most 65,536 processes: most rest, and reading
-      their files takes long;
+    - when a process started, until that process has ended, of as many as have handles; of others, at most 65,536, until that
+      process has run again or is gone: most rest, and reading their files takes long;
     - the name and the image of a container for good, as neither changes, of at most 4,096 containers; where no name is found,
       that for a minute, as a runtime may write it later."""
 
     def __init__(self, proc: Path = PROC, root: Path = Path("/"), clock_s: Callable[[], float] = time.monotonic) -> None:
         self._proc, self._root, self._clock_s = proc, root, clock_s
         self._starts: Bounded[int, tuple[int, int]] = Bounded(_MOST_PROCESSES)  # after what the process had run by then
+        self._handles = ProcessHandles()
         self._containers: Bounded[str, _Container] = Bounded(_MOST_CONTAINERS)
 
     def started(self, pid: int) -> int | None:
         """Return when the process started, in clock ticks since boot; None where it isn't there."""
-        clock_ns = self._clock_ns(pid)
         kept = self._starts.get(pid)
+        if kept and self._handles.lives(pid):
+            return kept[1]
+        clock_ns = self._clock_ns(pid)
         if kept and clock_ns == kept[0]:
             return kept[1]
         process = self._read(pid, clock_ns)
@@ -89,11 +93,14 @@ class Identities:
         return process_clock_ns(pid) if self._proc is PROC else None
 
     def _read(self, pid: int, clock_ns: int | None) -> Process | None:
+        if clock_ns is not None and not self._handles.lives(pid):
+            self._handles.open(pid)  # before the look, which is at the process of the handle if that lives still
         process = process_of(pid, self._proc)
         if process and clock_ns is not None:
             self._starts.put(pid, (clock_ns, process.start_time))
         else:
             self._starts.drop(pid)
+            self._handles.close(pid)
         return process
 
     def name_of(self, container_id: str) -> str:

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from ssllatency import targets
 from ssllatency.export import identities
 from ssllatency.export.identities import Bounded, Identities
+from ssllatency.export.process_handles import ProcessHandles
 from ssllatency.export.services import Services
+from ssllatency.targets import Process
 
 BEYOND_ALL_PIDS = 1 << 22
 ID, OTHER = "0123456789abcdef" * 4, "a" * 64
@@ -74,7 +79,8 @@ def test_of_too_many_containers_the_ones_used_last_are_kept(tmp_path: Path, monk
 
 def test_of_a_process_that_rests_no_file_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    clocks = {7: 1000}
+    pid = BEYOND_ALL_PIDS  # of which there is no handle
+    clocks = {pid: 1000}
 
     def process_of(pid: int, _proc: Path) -> SimpleNamespace | None:
         read.append(pid)
@@ -83,13 +89,13 @@ def test_of_a_process_that_rests_no_file_is_read_again(monkeypatch: pytest.Monke
     monkeypatch.setattr(identities, "process_clock_ns", clocks.get)
     monkeypatch.setattr(identities, "process_of", process_of)
     found = Identities()
-    assert [found.started(7), found.started(7)] == [1050, 1050]
-    assert read == [7]
-    clocks[7] = 2000  # it has run, or the PID is another's
-    assert found.started(7) == 2050
-    assert read == [7, 7]
-    del clocks[7]
-    assert [found.started(7), found.started(7)] == [None, None]
+    assert [found.started(pid), found.started(pid)] == [1050, 1050]
+    assert read == [pid]
+    clocks[pid] = 2000  # it has run, or the PID is another's
+    assert found.started(pid) == 2050
+    assert read == [pid, pid]
+    del clocks[pid]
+    assert [found.started(pid), found.started(pid)] == [None, None]
 
 
 def test_one_look_at_a_new_process_tells_who_it_is_and_when_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,3 +124,42 @@ def test_when_a_real_process_started_and_that_it_has_ended() -> None:
         process.kill()
         process.wait()
         assert found.started(process.pid) is None
+
+
+def test_of_a_process_with_a_handle_no_file_is_read_again_however_much_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def process_of(pid: int, proc: Path) -> Process | None:
+        read.append(pid)
+        return targets.process_of(pid, proc)
+
+    clock = iter(range(100))
+    monkeypatch.setattr(identities, "process_of", process_of)
+    monkeypatch.setattr(identities, "process_clock_ns", lambda _: next(clock))
+    found = Identities()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        first = found.started(process.pid)
+        assert [found.started(process.pid) for _ in range(3)] == [first] * 3
+        assert read == [process.pid]
+        process.kill()
+        process.wait()
+        assert found.started(process.pid) is None
+
+
+def test_a_handle_tells_that_its_process_has_ended_before_its_parent_has_heard_of_it() -> None:
+    handles = ProcessHandles(most=2)
+    with ExitStack() as stack:
+        first, second, third = (stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(3))
+        for process in (first, second, third, first):
+            handles.open(process.pid)
+        assert len(handles) == 2
+        assert [handles.lives(process.pid) for process in (first, second, third)] == [True, True, False]
+        for process in (first, second, third):
+            process.kill()
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+        assert not handles.lives(first.pid)
+        handles.close(second.pid)
+        handles.close(second.pid)
+        assert len(handles) == 0
+    handles.open(BEYOND_ALL_PIDS)
+    assert not handles.lives(BEYOND_ALL_PIDS)

@@ -12,7 +12,7 @@ from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.ledger import Known
-from ssllatency.export.metrics.points import Distribution, Frames, Labels, Reading, Readings, labels
+from ssllatency.export.metrics.points import Distribution, Frames, Labels, Point, Reading, Readings, labels
 from ssllatency.export.serve.negotiation import open_metrics, plain
 from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
@@ -204,3 +204,22 @@ def test_a_point_that_was_sent_before_is_the_same_object_again() -> None:
     assert {point.family for point in second.points if id(point) in same} >= {"ssllatency.call.duration"}
     assert [id(point) for point in third.points] == [id(point) for point in second.points]
     assert third == readings[1]
+
+
+def test_series_without_a_place_count_in_the_overflow_and_no_reading_changes_afterwards() -> None:
+    """Their points are the same objects, with other values."""
+    world = World(7)
+    exposition = Exposition(Processes(world), 3, 1.0, lambda: world.now_s)
+    sent, received = Frames(), Readings()
+    seen: list[tuple[Reading, list[Point]]] = []
+    for _ in range(120):
+        world.step()
+        gone = exposition.gone()
+        reading = exposition.read(world.snapshot(), gone, Own(0, 0.1))
+        world.forget(gone)
+        assert received.reading(sent.frame(reading)) == reading
+        calls = [point.value for point in reading.points if point.family == "ssllatency.call.duration"]
+        assert sum(value.buckets.count for value in calls if isinstance(value, Distribution)) == sum(world.true.values())
+        seen.append((reading, [replace(point) for point in reading.points]))
+    assert all(list(reading.points) == points for reading, points in seen)
+    assert any(("otel.metric.overflow", "true") in point.labels for point in seen[-1][0].points)

@@ -77,6 +77,7 @@ class Cap:
             if identity not in places:
                 places[identity] = self._place_of((point.family, point.labels))
             overflown = places[identity]
+            point.is_hidden = overflown is not None
             self._has_own.append(overflown is None)
             if overflown is None:
                 placed.append(point)

@@ -143,7 +143,10 @@ def _point_of(service: Labels, row: Row, value: Value, since_s: float, last: Poi
 
 
 def _next(last: Point, value: Value) -> Point:
-    """The series' next point: the last one where its value is the same."""
+    """The series' next point: the last one where its value is the same, or where nobody has seen it."""
+    if last.is_hidden:
+        last.value = value
+        return last
     if last.value is value or (value.is_same(last.value) if isinstance(value, Distribution) else last.value == value):
         return last
     return last.with_value(value)

@@ -39,7 +39,8 @@ class Distribution(NamedTuple):
 class Point:
     """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
     epoch's seconds. `written`: what it is in the format that was asked for last, after the format's name, and `written_labels`
-    what is the same of all points of its series in there, as its labels; nothing else of a point changes."""
+    what is the same of all points of its series in there, as its labels. `is_hidden`: it has no place of its own, and is handed
+    to nobody; nothing else of any other point changes."""
 
     family: str
     labels: Labels
@@ -47,6 +48,7 @@ class Point:
     since_s: float
     written: tuple[str, bytes] = field(default=_UNWRITTEN, init=False, compare=False, repr=False)
     written_labels: tuple[str, bytes] = field(default=_UNWRITTEN, init=False, compare=False, repr=False)
+    is_hidden: bool = field(default=False, init=False, compare=False, repr=False)
 
     def written_as(self, kind: str) -> bytes | None:
         """Return what it is in a format; None where another was asked for last."""
