@@ -142,6 +142,7 @@ class ExponentialHistogram:
     grid: Grid = Grid.SECONDS
     scale: ClassVar[int] = SCALE
     _packed: ClassVar[int | None] = None  # of one that is kept as a number
+    _bytes: ClassVar[bytes | None] = None  # of one that is kept as bytes, a count each
     _counted: ClassVar[int | None] = None  # the number of calls, once it was asked for
 
     def __post_init__(self) -> None:
@@ -186,6 +187,25 @@ class ExponentialHistogram:
         _set(made, "underflow", underflow)
         _set(made, "overflow", overflow)
         return made
+
+    @classmethod
+    def from_bytes(cls, counts: bytes, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
+        """From counts that are less than 256 each, a byte of which is one; the first is that of bucket `offset`. Made without a
+        check, and kept as it is: it needn't become a number to be written."""
+        made = cls.__new__(cls)
+        _set(made, "_bytes", counts)
+        _set(made, "offset", offset)
+        _set(made, "underflow", underflow)
+        _set(made, "overflow", overflow)
+        return made
+
+    @property
+    def as_bytes(self) -> bytes | None:
+        """The counts, a byte each; None where one is 256 or more."""
+        if self._bytes is not None:
+            return self._bytes
+        lowest = self.words[::_WORD_BYTES]
+        return lowest if sum(lowest) == self.count - self.underflow - self.overflow else None
 
     @property
     def packed(self) -> int:
@@ -247,9 +267,11 @@ class ExponentialHistogram:
             number = part._packed
             if number:
                 offset = part.offset
-                if not packed:
+                if offset == start:
+                    packed += number
+                elif not packed:
                     packed, start = number, offset
-                elif offset >= start:
+                elif offset > start:
                     packed += number << (offset - start) * 64
                 else:
                     packed, start = (packed << (start - offset) * 64) + number, offset
@@ -284,7 +306,7 @@ class ExponentialHistogram:
         count = self._counted
         if count is None:
             # Of the words of a number the sum is what is left of it beside multiples of 2^64 - 1, as of digits beside nines.
-            inner = sum(self.counts) if self._packed is None else self._packed % _ALL_ONES
+            inner = sum(self._bytes or self.counts) if self._packed is None else self._packed % _ALL_ONES
             count = self.underflow + inner + self.overflow
             _set(self, "_counted", count)
         return count
@@ -355,20 +377,25 @@ class ExponentialHistogram:
         return (0,) * before + self.counts + (0,) * (end - start - before - len(self.counts))
 
 
-class _CountsOfNumber:
-    """The counts of a histogram that is kept as one number, made when they are asked for first. Not by `__getattr__`, with
-    which every attribute of the class takes several times as long."""
+class _CountsOnDemand:
+    """The counts of a histogram that is kept as one number or as bytes, made when they are asked for first. Not by
+    `__getattr__`, with which every attribute of the class takes several times as long."""
 
     def __get__(self, histogram: ExponentialHistogram | None, _: object = None) -> tuple[int, ...]:
-        if histogram is None or histogram._packed is None:
+        if histogram is None:
             raise AttributeError("counts")
-        counts = _unpacked(histogram._packed)
+        if histogram._bytes is not None:
+            counts = tuple(histogram._bytes)
+        elif histogram._packed is not None:
+            counts = _unpacked(histogram._packed)
+        else:
+            raise AttributeError("counts")
         _set(histogram, "counts", counts)
         return counts
 
 
 if not TYPE_CHECKING:
-    ExponentialHistogram.counts = _CountsOfNumber()
+    ExponentialHistogram.counts = _CountsOnDemand()
 
 
 def _unpacked(packed: int) -> tuple[int, ...]:

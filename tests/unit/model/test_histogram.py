@@ -187,6 +187,25 @@ def test_counts_kept_as_one_number_are_what_they_are_as_many(lists: list[list[in
     assert ExponentialHistogram.added([total, exponential(lists[0])]) == exponential(values + lists[0])
 
 
+@given(VALUES, VALUES)
+def test_counts_kept_as_bytes_are_what_they_are_as_many(first: list[int], second: list[int]) -> None:
+    plain = exponential(first)
+    kept = ExponentialHistogram.from_bytes(bytes(plain.counts), plain.offset, plain.underflow, plain.overflow)
+    assert (kept.count, kept.as_bytes, kept.packed) == (plain.count, bytes(plain.counts), plain.packed)
+    assert kept == plain
+    assert plain.as_bytes == as_one_number(first).as_bytes == bytes(plain.counts)
+    for other in (exponential(second), as_one_number(second)):
+        assert ExponentialHistogram.added([kept, other]) == exponential(first + second)
+
+
+def test_counts_that_are_too_large_are_no_bytes() -> None:
+    for plain in (ExponentialHistogram((1, 256), 0), ExponentialHistogram((1, 1 << 40), 0, 255, 1)):
+        words = b"".join(count.to_bytes(8, "little") for count in plain.counts)
+        packed = ExponentialHistogram.from_words(words, -FIRST_BUCKET, plain.underflow, plain.overflow)
+        assert (plain.as_bytes, packed.as_bytes) == (None, None)
+    assert ExponentialHistogram((255,), 0, 1000, 1000).as_bytes == b"\xff"
+
+
 def test_counts_kept_as_one_number_do_not_run_into_each_other() -> None:
     most = (1 << 62) - 1
     plain = ExponentialHistogram((most, 1, most), 0)

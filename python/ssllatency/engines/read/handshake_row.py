@@ -25,8 +25,8 @@ from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram
 
 _WORD = 8  # bytes of a count
 _BUCKETS_SIZE = abi.Times.underflow.offset  # the buckets come first
-_LINE_SIZE = abi.Geometry.LINE * _WORD
-_WORD_BITS = 8 * _WORD
+_LINE = int(abi.Geometry.LINE)
+_LINE_SIZE = _LINE * _WORD
 _AFTER_BUCKETS = struct.Struct("<8Q")  # underflow, overflow, total, two greatest, two least, lines
 _PARTS = [
     (number, part, number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size))
@@ -135,8 +135,9 @@ def _buckets(memory: bytes | memoryview, start: int, lines: int) -> tuple[int, i
     if not lines:
         return 0, FIRST_BUCKET
     first, stop = (lines & -lines).bit_length() - 1, lines.bit_length()
-    packed = int.from_bytes(memory[start + first * _LINE_SIZE : start + stop * _LINE_SIZE], "little")
+    words = bytes(memory[start + first * _LINE_SIZE : start + stop * _LINE_SIZE])
+    empty = (len(words) - len(words.lstrip(b"\0"))) // _WORD
+    packed = int.from_bytes(words[empty * _WORD :], "little")
     if not packed:
         return 0, FIRST_BUCKET  # the bits are set before anything is counted
-    empty = ((packed & -packed).bit_length() - 1) // _WORD_BITS
-    return packed >> empty * _WORD_BITS, FIRST_BUCKET + first * abi.Geometry.LINE + empty
+    return packed, FIRST_BUCKET + first * _LINE + empty

@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import compress, groupby
+from itertools import groupby
 from operator import sub
 
 from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
@@ -28,7 +28,6 @@ _VALUE_FIELDS = {MetricKind.COUNTER: 3, MetricKind.GAUGE: 2, MetricKind.HISTOGRA
 _FORMAT = "protobuf"
 _MOST_SERVICES = 2048  # whose begin needn't be encoded again
 _MOST_REMEMBERED = 8192  # series whose spans needn't be encoded again for each scrape
-_WORD_BYTES = 8  # of a count
 _ONES = bytes([0, *[1] * 255])  # what each byte becomes
 # Buckets that lie together: one or two empty ones between others are written as such, as a gap takes more.
 _RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
@@ -79,10 +78,9 @@ def _labels(pairs: Labels) -> bytes:
 
 def _histogram(value: Distribution, created: bytes) -> bytes:
     total_ns, buckets = value
-    count, underflow = buckets.count, buckets.underflow
-    number = _NUMBERS[1] + _varint(count) + _DOUBLES[2] + _EIGHT_BYTES.pack(total_ns / 1e9)
-    zeros = _grid() + _varint(underflow)
-    return b"".join((number, zeros, *_spans_and_deltas(buckets, count - underflow - buckets.overflow), created))
+    number = _NUMBERS[1] + _varint(buckets.count) + _DOUBLES[2] + _EIGHT_BYTES.pack(total_ns / 1e9)
+    zeros = _grid() + _varint(buckets.underflow)
+    return b"".join((number, zeros, *_spans_and_deltas(buckets), created))
 
 
 @lru_cache(1)
@@ -91,43 +89,36 @@ def _grid() -> bytes:
     return _integer(5, _zigzag(SCALE)) + _double(6, ZERO_THRESHOLD_S) + _NUMBERS[7]
 
 
-def _spans_and_deltas(buckets: ExponentialHistogram, within: int) -> Iterable[bytes]:
+def _spans_and_deltas(buckets: ExponentialHistogram) -> Iterable[bytes]:
     """The runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last
-    one. `within`: the number of calls in them, without those that are longer or shorter."""
-    lowest_bytes = buckets.words[::_WORD_BYTES]
-    counted: Sequence[int] = lowest_bytes
-    if sum(lowest_bytes) == within:  # then they are the counts, as in most series
-        filled = lowest_bytes.translate(_ONES)
-    else:
-        counted = buckets.counts
-        filled = bytes(map(bool, counted))
-    overflow = buckets.overflow
-    spans, is_in_run = _runs(buckets.offset + 1, filled, min(overflow, 1))
-    counts = list(compress(counted, is_in_run))
+    one."""
+    small, overflow = buckets.as_bytes, buckets.overflow
+    filled = bytes(map(bool, buckets.counts)) if small is None else small.translate(_ONES)
+    spans, runs = _runs(buckets.offset + 1, filled, min(overflow, 1))
+    counted: Sequence[int] = buckets.counts if small is None else small
+    counts = [count for start, stop in runs for count in counted[start:stop]]
     if overflow:
         counts.append(overflow)
     if not counts:
         return (spans,)
-    deltas = _packed(list(map(sub, counts, (0, *counts))))
+    deltas = _packed(map(sub, counts, (0, *counts)))
     return spans, _HEADS[13], _varint(len(deltas)), deltas
 
 
 @lru_cache(_MOST_REMEMBERED)
-def _runs(first: int, filled: bytes, longer: int) -> tuple[bytes, bytes]:
+def _runs(first: int, filled: bytes, longer: int) -> tuple[bytes, Sequence[tuple[int, int]]]:
     """The spans of the runs, where of the buckets from `first` on, by Prometheus' index, those are `filled` that are 1, and
-    that of what is longer where `longer` is 1; and 1 for each of these buckets that lies in a run. Of most series they are what
+    that of what is longer where `longer` is 1; and where in `filled` each run begins and ends. Of most series they are what
     they were before."""
     runs = [run.span() for run in _RUN.finditer(filled)]
-    is_in_run = bytearray(len(filled))
+    spans, end = [], -first
     for start, stop in runs:
-        is_in_run[start:stop] = b"\1" * (stop - start)
-    bounds = [(first + start, first + stop) for start, stop in runs]
+        spans.append(_span(start - end, stop - start))
+        end = stop
     if longer:
-        bounds.append((OVERFLOW + 1, OVERFLOW + 2))
-    ends = [0, *(stop for _, stop in bounds)]
+        spans.append(_span(OVERFLOW + 1 - first - end, 1))
     # Without a span it would pass for a classic histogram.
-    spans = [_span(start - end, stop - start) for (start, stop), end in zip(bounds, ends, strict=False)] or [_span(0, 0)]
-    return b"".join(spans), bytes(is_in_run)
+    return b"".join(spans or [_span(0, 0)]), runs
 
 
 @lru_cache(_MOST_REMEMBERED)
@@ -135,11 +126,13 @@ def _span(offset: int, length: int) -> bytes:
     return _message(12, _integer(1, _zigzag(offset)) + _integer(2, length))
 
 
-def _packed(values: list[int]) -> bytes:
+def _packed(values: Iterable[int]) -> bytes:
     """Signed numbers as packed varints."""
-    if min(values) >= -_SMALL_ONES and max(values) < _SMALL_ONES:
+    values = list(values)
+    try:
         return b"".join(map(_SMALL_SIGNED.__getitem__, values))
-    return b"".join(_varint(_zigzag(value)) for value in values)
+    except KeyError:
+        return b"".join(_varint(_zigzag(value)) for value in values)
 
 
 @lru_cache(_MOST_SERVICES)
@@ -167,7 +160,7 @@ def _encoded(value: int) -> bytes:
 
 _SMALL_ONES = 1024
 _SMALL = [_encoded(value) for value in range(_SMALL_ONES)]
-_SMALL_SIGNED = [_encoded(_zigzag(value)) for value in (*range(_SMALL_ONES), *range(-_SMALL_ONES, 0))]  # by Python's index
+_SMALL_SIGNED = {value: _encoded(_zigzag(value)) for value in range(-_SMALL_ONES, _SMALL_ONES)}
 # Of a field that is a number, a double, and a message or text.
 _NUMBERS, _DOUBLES, _HEADS = ([_encoded(field << 3 | kind) for field in range(16)] for kind in range(3))
 _EIGHT_BYTES = struct.Struct("<d")

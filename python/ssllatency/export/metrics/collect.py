@@ -148,8 +148,11 @@ def _sum(several: Sequence[Times]) -> Distribution:
     """The durations of all, at least one."""
     if len(several) == 1:
         return Distribution(several[0].total_ns, several[0].exponential)
-    total_ns = sum([times.total_ns for times in several])
-    return Distribution(total_ns, ExponentialHistogram.added([times.exponential for times in several]))
+    total_ns, parts = 0, []
+    for times in several:
+        total_ns += times.total_ns
+        parts.append(times.exponential)
+    return Distribution(total_ns, ExponentialHistogram.added(parts))
 
 
 @cache

@@ -16,10 +16,18 @@ _REST = {
 def to_planes(packed: int) -> tuple[int, str]:
     """Return how many bytes of each count there are, and these in hexadecimal digits; the counts are words of one number."""
     words = packed.to_bytes(-(-packed.bit_length() // (8 * _WORD)) * _WORD, "little")
+    if not packed & _REST[1]:  # as of nearly all
+        return 1, words[::_WORD].hex()
     width = next(width for width, rest in _REST.items() if not packed & rest)
-    if width == 1:  # as nearly all
-        return width, words[::_WORD].hex()
     return width, b"".join([words[place::_WORD] for place in range(width)]).hex()
+
+
+def from_plane(digits: str) -> bytes:
+    """The counts, a byte each, of which the digits are all there is. Errors as of `from_planes`."""
+    counts = bytes.fromhex(digits)
+    if len(counts) > _MOST_BUCKETS:
+        raise ValueError("no counts")
+    return counts.rstrip(b"\0")
 
 
 def from_planes(width: int, digits: str) -> int:

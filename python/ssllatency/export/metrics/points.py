@@ -10,7 +10,7 @@ from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
-from ssllatency.export.metrics.planes import from_planes, to_planes
+from ssllatency.export.metrics.planes import from_plane, from_planes, to_planes
 from ssllatency.model.histogram import ExponentialHistogram
 
 Labels = tuple[tuple[str, str], ...]  # sorted by name
@@ -191,8 +191,12 @@ def _encoded(value: Distribution | float) -> object:
 
 def _decoded(value: object) -> Distribution | float:
     if isinstance(value, list):
-        total_ns, offset, underflow, overflow, *planes = value
-        return Distribution(total_ns, ExponentialHistogram.from_packed(from_planes(*planes), offset, underflow, overflow))
+        total_ns, offset, underflow, overflow, width, digits = value
+        if width == 1:  # as of nearly all
+            buckets = ExponentialHistogram.from_bytes(from_plane(digits), offset, underflow, overflow)
+        else:
+            buckets = ExponentialHistogram.from_packed(from_planes(width, digits), offset, underflow, overflow)
+        return Distribution(total_ns, buckets)
     if isinstance(value, int | float):
         return value
     raise TypeError("no value")
