@@ -30,6 +30,7 @@ _SHIFT = 480  # 2^480 is the first such power above it
 _WORD_BITS, _WORD_BYTES = 64, 8  # of a count, as the kernel keeps it
 _ALL_ONES = (1 << _WORD_BITS) - 1
 _set = object.__setattr__  # of what is frozen
+Numbers = tuple[int, int, int, int]  # a histogram: its counts as one number, the first bucket of these, underflow and overflow
 
 
 class Grid(Enum):
@@ -260,25 +261,31 @@ class ExponentialHistogram:
 
     @classmethod
     def _of_packed(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram | None:
-        """The calls of all, if all are kept as numbers. No word overflows, as a kernel that counts a call each nanosecond would
+        """The calls of all, if all are kept as numbers."""
+        numbers = []
+        for part in parts:
+            packed = part._packed
+            if packed is None:
+                return None
+            numbers.append((packed, part.offset, part.underflow, part.overflow))
+        return cls.of_numbers(numbers)
+
+    @classmethod
+    def of_numbers(cls, several: Iterable[Numbers]) -> ExponentialHistogram:
+        """The calls of all, each as for from_packed(). No word overflows, as a kernel that counts a call each nanosecond would
         take five centuries to."""
         packed = start = underflow = overflow = 0
-        for part in parts:
-            number = part._packed
-            if number:
-                offset = part.offset
-                if offset == start:
-                    packed += number
-                elif not packed:
-                    packed, start = number, offset
-                elif offset > start:
-                    packed += number << (offset - start) * 64
-                else:
-                    packed, start = (packed << (start - offset) * 64) + number, offset
-            elif number is None:
-                return None
-            underflow += part.underflow
-            overflow += part.overflow
+        for number, offset, shorter, longer in several:
+            if offset == start or not number:
+                packed += number
+            elif not packed:
+                packed, start = number, offset
+            elif offset > start:
+                packed += number << (offset - start) * _WORD_BITS
+            else:
+                packed, start = (packed << (start - offset) * _WORD_BITS) + number, offset
+            underflow += shorter
+            overflow += longer
         return cls.from_packed(packed, start if packed else FIRST_BUCKET, underflow, overflow)
 
     def _and(self, other: ExponentialHistogram) -> ExponentialHistogram:

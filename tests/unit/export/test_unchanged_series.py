@@ -5,6 +5,7 @@ bytes that a scraper gets."""
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ssllatency.export.formats import protobuf
@@ -19,6 +20,7 @@ from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, 
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
+from ssllatency.model.times_on_demand import PartsOnDemand
 
 SERVICES = ("web", "mail", "proxy")
 
@@ -175,6 +177,46 @@ def test_of_a_process_only_what_has_changed_is_another_point() -> None:
     assert {family for family, _ in other} - own == {"ssllatency.handshake.duration", "ssllatency.handshake.calls"}
     assert all(("outcome", "failure") in of for family, of in other if family not in own)
     assert any(family == host for family, _ in after)
+
+
+def test_series_keep_their_order_whichever_counts_come_first() -> None:
+    world = World(8)
+    while len(world.groups) < 2:
+        world.step()
+    exposition = Exposition(Processes(world), 2000, 300.0, lambda: world.now_s)
+    group = next(iter(world.groups.values()))
+    failed = replace(group, ending=Ending.FAILURE, parts=dict(reversed(group.parts.items())))
+    orders = []
+    for groups in ((group, failed), (failed, replace(group))):
+        reading = exposition.read(replace(world.snapshot(), handshakes=Handshakes(groups)), set(), Own(0, 0.1))
+        orders.append([(point.family, point.labels) for point in reading.points])
+    assert orders[0] == orders[1]
+
+
+def test_times_that_are_not_made_yet_add_up_to_those_that_are() -> None:
+    world = World(9)
+    for _ in range(20):
+        world.step()
+        groups = [
+            replace(group, labels={**group.labels, Label.VERSION: version})
+            for group in world.groups.values()
+            for version in ("TLSv1.2", "TLSv1.3")
+        ]
+        raw = [replace(group, parts=on_demand(group.parts)) for group in groups]
+        assert [dict(one.parts) for one in raw] == [dict(one.parts) for one in groups]
+        expected = ByProcess(KeptResults()).read(replace(world.snapshot(), handshakes=Handshakes(tuple(groups))))
+        for mixed in (raw, [*raw[::2], *groups[1::2]]):
+            assert ByProcess(KeptResults()).read(replace(world.snapshot(), handshakes=Handshakes(tuple(mixed)))) == expected
+
+
+def on_demand(parts: Mapping[Part, Times]) -> PartsOnDemand:
+    return PartsOnDemand(
+        {
+            part: (times.total_ns, (of.packed, of.offset, of.underflow, of.overflow))
+            for part, times in parts.items()
+            for of in (times.exponential,)
+        }
+    )
 
 
 def test_the_points_of_processes_that_are_not_told_apart_are_the_same_again() -> None:

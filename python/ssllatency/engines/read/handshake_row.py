@@ -21,7 +21,8 @@ from ssllatency.engines.read.collect import Marks
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.model.arithmetic.handshake_sums import group_identity
 from ssllatency.model.handshakes import Fact, Group, Label, LabelValue, Part, Times
-from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram
+from ssllatency.model.histogram import FIRST_BUCKET
+from ssllatency.model.times_on_demand import PartsOnDemand, RawTimes
 
 _WORD = 8  # bytes of a count
 _BUCKETS_SIZE = abi.Times.underflow.offset  # the buckets come first
@@ -52,7 +53,7 @@ class HandshakeRowReader:
         self.process: int = self.key.values[abi.Label.PROCESS]
         self.is_other = bool(self.key.known >> abi.Label.OTHER & 1)
         self.labels: tuple[str, Mapping[Label, LabelValue]] | None = None  # after the process's name
-        self.parts: dict[Part, tuple[abi.Part, Extremes, Times]] = {}
+        self.parts: dict[Part, tuple[abi.Part, Extremes, RawTimes]] = {}
         self.counts = 0, 0
         self.facts: dict[Fact, int] = {}
         self._memory: bytes | memoryview = b""
@@ -98,8 +99,7 @@ class HandshakeRowReader:
                 underflow, overflow, total_ns, *extremes, lines = _AFTER_BUCKETS.unpack(end)
                 packed, first = _buckets(memory, start, lines)
                 if packed or underflow or overflow:
-                    exponential = ExponentialHistogram.from_packed(packed, first, underflow, overflow)
-                    self.parts[part] = number, extremes, Times(total_ns, None, None, exponential)
+                    self.parts[part] = number, extremes, (total_ns, (packed, first, underflow, overflow))
         self._ends, self._group = ends, None
 
     def group(self, labels: Mapping[Label, LabelValue], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
@@ -111,9 +111,9 @@ class HandshakeRowReader:
             and all((before.parts[part].min_ns, before.parts[part].max_ns) == found for part, found in extremes.items())
         ):
             return before
-        parts = {part: self.parts[part][2] for part in _IN_ORDER if part in self.parts}
-        for part, (least_ns, most_ns) in extremes.items():
-            parts[part] = replace(parts[part], min_ns=least_ns, max_ns=most_ns)
+        parts: Mapping[Part, Times] = PartsOnDemand({part: self.parts[part][2] for part in _IN_ORDER if part in self.parts})
+        if extremes:
+            parts = {part: replace(times, min_ns=extremes[part][0], max_ns=extremes[part][1]) for part, times in parts.items()}
         self._group = Group(labels, ENDINGS[abi.Ending(self.key.ending)], parts, self.is_other, *self.counts, self.facts)
         return self._group
 

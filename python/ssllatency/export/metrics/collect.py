@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
+from typing import Any
 
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.facts import facts_of
@@ -28,6 +29,7 @@ from ssllatency.model.handshakes import (
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.offload import Offload
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
+from ssllatency.model.times_on_demand import PartsOnDemand, RawTimes, sum_of
 
 OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
 Found = tuple[str, Labels, Value]
@@ -121,26 +123,29 @@ def _of_groups(groups: Sequence[Group]) -> dict[Row, Value]:
     """The sums of a process's groups. Each part of an ending is added up once, and only those that are shown by version and
     resumption by these as well."""
     counts: dict[Row, Value] = {}
-    alike: dict[Ending, dict[Part, list[Times]]] = {}
-    by_tls: dict[Row, list[Times]] = {}
-    for group in groups:
+    alike: dict[Ending, dict[Part, list[Any]]] = {}
+    by_tls: dict[Row, list[Any]] = {}
+    raw = [group.parts.raw for group in groups if isinstance(group.parts, PartsOnDemand)]
+    is_raw = len(raw) == len(groups)  # as those of a session are
+    add = _sum_of_raw if is_raw else _sum
+    for group, parts in zip(groups, raw if is_raw else [group.parts for group in groups], strict=True):
         for row, number in facts_of(group):
             counts[row] = counts.get(row, 0) + number  # type: ignore[operator]
         of_ending = alike.setdefault(group.ending, {})
-        for part, times in group.parts.items():
+        for part, times in parts.items():
             if part in of_ending:
                 of_ending[part].append(times)
             else:
                 of_ending[part] = [times]
         for part, row in _rows_by_tls(group.ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or ""):
-            if part in group.parts:
-                by_tls.setdefault(row, []).append(group.parts[part])
+            if part in parts:
+                by_tls.setdefault(row, []).append(parts[part])
     for ending, of_ending in alike.items():
         for part, rows in _rows(ending):
             if part in of_ending:
-                counts |= dict.fromkeys(rows, _sum(of_ending[part]))
+                counts |= dict.fromkeys(rows, add(of_ending[part]))
     for row, several in by_tls.items():
-        counts[row] = _sum(several)
+        counts[row] = add(several)
     return counts
 
 
@@ -148,11 +153,13 @@ def _sum(several: Sequence[Times]) -> Distribution:
     """The durations of all, at least one."""
     if len(several) == 1:
         return Distribution(several[0].total_ns, several[0].exponential)
-    total_ns, parts = 0, []
-    for times in several:
-        total_ns += times.total_ns
-        parts.append(times.exponential)
-    return Distribution(total_ns, ExponentialHistogram.added(parts))
+    total_ns = sum([times.total_ns for times in several])
+    return Distribution(total_ns, ExponentialHistogram.added([times.exponential for times in several]))
+
+
+def _sum_of_raw(several: Sequence[RawTimes]) -> Distribution:
+    """The same of times that aren't made yet."""
+    return Distribution(*sum_of(several))
 
 
 @cache

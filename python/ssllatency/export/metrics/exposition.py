@@ -89,9 +89,15 @@ class Exposition:
         def make(parts: Sequence[Folded]) -> dict[Row, Point]:
             (of,) = parts
             since_s = of.since_s
-            points = {_TARGETS: _point_of(service, _TARGETS, of.processes, since_s, before.get(_TARGETS))}
-            for row, value in of.counts.items():
-                points[row] = _point_of(service, row, value, since_s, before.get(row))
+            values: dict[Row, Value] = {_TARGETS: of.processes, **of.counts}
+            # In the order of the last time, as the counts of processes are in that of how much was counted: what comes after
+            # this has less to do where the series are the same in the same order.
+            points = {}
+            for row, last in before.items():
+                if (value := values.pop(row, None)) is not None:
+                    points[row] = _point_of(service, row, value, since_s, last)
+            for row, value in values.items():
+                points[row] = _point_of(service, row, value, since_s, None)
             return points
 
         return self._kept.of(Stage.POINTS, service, (folded,), make)
