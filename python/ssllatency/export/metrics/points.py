@@ -184,8 +184,8 @@ def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
 
 def _encoded(value: Distribution | float) -> object:
     if isinstance(value, Distribution):
-        buckets = value.buckets
-        return [value.total_ns, buckets.offset, buckets.underflow, buckets.overflow, *to_planes(buckets.packed)]
+        total_ns, buckets = value
+        return (total_ns, buckets.offset, buckets.underflow, buckets.overflow, *to_planes(buckets.packed))
     return value
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import is_
 from pathlib import Path
 
 from ssllatency.accept_queue import CLOSED, AcceptQueue, AcceptQueueReading, Place, summed
@@ -45,6 +46,7 @@ class _Namespace:
     left: Counter[Place] = field(default_factory=Counter)
     limits: dict[Place, int] = field(default_factory=dict)
     untold: int = 0
+    _queues: tuple[dict[Place, int], Counter[Place], Sequence[AcceptQueue]] | None = None  # after what they were made of
 
     def take(self, listening: Listening, overflows: int, pids: Collection[int], proc: Path) -> None:
         """The next reading."""
@@ -87,11 +89,13 @@ class _Namespace:
         return all_asked or not again
 
     @property
-    def queues(self) -> Iterator[AcceptQueue]:
-        """The queues, as far as they are known by now."""
-        for port, address in self.limits.keys() | self.told.keys():
-            place = port, address
-            yield AcceptQueue(port, address, self.limits.get(place), self.told[place])
+    def queues(self) -> Sequence[AcceptQueue]:
+        """The queues, as far as they are known by now: the same objects as long as nothing has changed."""
+        if self._queues is None or self._queues[0] != self.limits or self._queues[1] != self.told:
+            places = self.limits.keys() | self.told.keys()
+            queues = [AcceptQueue(*place, self.limits.get(place), self.told[place]) for place in places]
+            self._queues = dict(self.limits), Counter(self.told), queues
+        return self._queues[2]
 
 
 class AcceptQueues:
@@ -106,6 +110,7 @@ class AcceptQueues:
         self._is_told = False  # by the kernel, of any namespace
         self._gone: tuple[AcceptQueue, ...] = ()  # of namespaces in which no process is traced any more
         self._untold = 0  # of these
+        self._summed: tuple[Sequence[AcceptQueue], tuple[AcceptQueue, ...]] = ((), ())  # after what it is the sum of
 
     def read(self, pids: Collection[int]) -> AcceptQueueReading:
         """Those of these processes and of all that were asked for before, by port, address and namespace, with what occurred
@@ -124,9 +129,15 @@ class AcceptQueues:
             return AcceptQueueReading(None)
         present = chain.from_iterable(map(self._queues_in, self._namespaces))
         untold = self._untold + sum(namespace.untold for namespace in self._namespaces.values())
-        return AcceptQueueReading(summed((*self._gone, *present), _MOST), untold)
+        return AcceptQueueReading(self._sum((*self._gone, *present)), untold)
 
-    def _queues_in(self, name: str) -> Iterator[AcceptQueue]:
+    def _sum(self, queues: Sequence[AcceptQueue]) -> tuple[AcceptQueue, ...]:
+        """The sum of all; that of the last reading where these are its queues, as in most readings."""
+        if len(queues) != len(self._summed[0]) or not all(map(is_, queues, self._summed[0])):
+            self._summed = queues, summed(queues, _MOST)
+        return self._summed[1]
+
+    def _queues_in(self, name: str) -> Iterable[AcceptQueue]:
         """Those in a namespace, which they bear where it isn't ours."""
         network = 0 if name == self._home else int(name.removeprefix("net:[").removesuffix("]"))
         queues = self._namespaces[name].queues
