@@ -5,11 +5,16 @@ have ended."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import re
+import struct
+from collections.abc import Callable, Iterator
 
 from ssllatency import abi
-from ssllatency.engines.bpf.words import filled_words
+from ssllatency.engines.bpf.words import memory_of
 
+_TAG = struct.Struct("<Q")
+_FILLED = re.compile(rb"[^\0]")
+_AT_A_TIME = 512  # slots
 _TGID_MASK, _OPERATION_MASK = (1 << 22) - 1, 0xFF
 
 
@@ -23,17 +28,33 @@ def operation_of(tag: int) -> int:
     return tag >> abi.Tag.OPERATION & _OPERATION_MASK
 
 
+def _tags(memory: memoryview, size: int) -> Iterator[tuple[int, int]]:
+    """The tags that aren't 0 of slots of this size, each after its slot's number."""
+    slots = bytes(memory)
+    if slots == bytes(len(slots)):
+        return
+    empty = bytes(len(slots) // size)
+    planes = (slots[place::size] for place in range(_TAG.size))
+    for number in sorted({filled.start() for plane in planes if plane != empty for filled in _FILLED.finditer(plane)}):
+        yield number, *_TAG.unpack_from(slots, number * size)
+
+
 class Slots:
     """The table in `memory`, whose member `slots` has them, each with its tag as the first word."""
 
     def __init__(self, memory: ctypes.Structure) -> None:
         self._memory = memory
-        self._words = ctypes.sizeof(memory.slots[0]) // 8
+        self._size = ctypes.sizeof(memory.slots[0])
 
     def used(self) -> list[tuple[int, int]]:
-        """The tags of the slots in use, each after its slot's number."""
-        words = filled_words(self._memory)
-        return [(place // self._words, word) for place, word in words if place % self._words == 0]
+        """The tags of the slots in use, each after its slot's number. A slot that was used keeps all but its tag, so that most
+        have something in them: the same byte of hundreds of tags is looked at together."""
+        memory, size = memory_of(self._memory), self._size
+        return [
+            (first + number, tag)
+            for first in range(0, len(memory) // size, _AT_A_TIME)
+            for number, tag in _tags(memory[first * size : (first + _AT_A_TIME) * size], size)
+        ]
 
     def free(self, number: int, tag: int) -> None:
         """Frees the slot of a call that isn't seen to end any more, unless it is another one's by now."""

@@ -26,7 +26,7 @@ _NOTHING = abi.Tally(0, 0)
 
 
 class _Keys(Generic[T]):
-    """What the keys of a table say, made once of each as long as it is there: the counts change, and they don't."""
+    """The words of a table's keys, made once of each as long as it is there: the counts change, and they don't."""
 
     def __init__(self, make: Callable[[bytes, NamesOf], T]) -> None:
         self._make = make

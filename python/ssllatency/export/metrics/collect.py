@@ -158,7 +158,7 @@ def _sum(several: Sequence[Times]) -> Distribution:
 
 
 def _sum_of_raw(several: Sequence[RawTimes]) -> Distribution:
-    """The same of times that aren't made yet."""
+    """The durations of all, of times that aren't made yet."""
     return Distribution(*sum_of(several))
 
 

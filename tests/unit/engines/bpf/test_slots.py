@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import random
 
 import pytest
 
 from ssllatency import abi
 from ssllatency.engines.bpf.running import CallTable, StartTable
 from ssllatency.engines.bpf.slots import Slots, operation_of, process_of
+from ssllatency.engines.bpf.words import memory_of
 
 
 def tag_of(pid: int, operation: int, stack: int) -> int:
@@ -28,6 +30,21 @@ def test_slots_of_ended_processes_are_freed_and_others_kept(kind: type[ctypes.St
     assert slots.free_ended(lambda pid: pid == 8) == (1, 2)
     assert [number for number, _ in slots.used()] == [5000]
     assert slots.free_ended(lambda pid: pid == 8) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", [StartTable, CallTable])
+def test_a_slot_that_was_used_is_not_in_use_whatever_is_left_in_it(kind: type[ctypes.Structure]) -> None:
+    """Each byte of a tag shows by itself that a slot is in use."""
+    chance, table = random.Random(3), kind()
+    size = ctypes.sizeof(table.slots[0])
+    memory = memory_of(table).cast("B")
+    in_use = {number: 1 << 8 * place for place, number in enumerate(chance.sample(range(abi.Table.STARTS), 8))}
+    for number in (*chance.sample(range(abi.Table.STARTS), 3000), *in_use):
+        memory[number * size + 8 : (number + 1) * size] = b"\xff" * (size - 8)
+    assert Slots(table).used() == []
+    for number, tag in in_use.items():
+        table.slots[number].tag = tag
+    assert Slots(table).used() == sorted(in_use.items())
 
 
 def test_a_slot_that_is_another_calls_by_now_is_left() -> None:
