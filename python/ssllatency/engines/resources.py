@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
+import os
 import resource
 from contextlib import suppress
 
 _MANY_OBJECTS = 500_000  # made since Python looked last, and not freed; a scrape of 10,000 series first makes 50,000
 _M_ARENA_MAX = -8  # of malloc.h
+_FILES_OF_A_START = 512  # more than a start opens, of which most are maps and programs
 
 
 def trim_heap() -> None:
@@ -43,3 +46,10 @@ def take_all_files() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(ValueError, OSError):  # refused where the hard bound is past fs.nr_open; attaching says what it lacks
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def make_room_for_files() -> None:
+    """Has the kernel make this process's table of open files as large as a start needs. To be called before there is a second
+    thread: from then on the kernel waits for an RCU grace period, some 15 ms, each time that it has to double the table."""
+    with suppress(OSError):  # the bound on open files is below that
+        os.close(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _FILES_OF_A_START - 1))

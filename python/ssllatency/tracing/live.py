@@ -56,8 +56,9 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     if chosen.why:
         tell(chosen.why)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
-    end_if_stuck()
     resources.take_all_files()
+    resources.make_room_for_files()
+    end_if_stuck()
     gc.disable()
     return chosen.name
 
@@ -83,6 +84,7 @@ def resolved_ahead(
         def bring_in() -> None:
             for module in modules:
                 import_module(module)
+                known.source.hear()
 
         following = load_early(known.selection, stack, wait=getattr(arguments, "wait", False), meanwhile=bring_in)
         if load and following:

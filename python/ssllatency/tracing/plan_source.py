@@ -64,6 +64,11 @@ class PlanSource:
         """Takes what processes that read files have found out since they were last asked."""
         self._findings.gather()
 
+    def hear(self) -> None:
+        """Takes what processes that read files have found out, in the midst of other work: those go on no longer that tell by
+        now what nobody waits for, and would take processors from those that do what is waited for."""
+        self._findings.hear()
+
     def close(self) -> None:
         """Ends the processes that still read files."""
         self._findings.close()

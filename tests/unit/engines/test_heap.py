@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heap of the C library goes back to the kernel, where it has a function for that."""
+"""The heap of the C library goes back to the kernel, where it has a function for that; and there is room for open files."""
 
 from __future__ import annotations
 
 import ctypes
 import re
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,23 @@ def test_what_is_free_is_given_back() -> None:
 def test_a_c_library_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     resources.trim_heap()
+
+
+IN_A_PROCESS = r"""
+import re, resource, sys
+from ssllatency.engines import resources
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+resources.make_room_for_files()
+print(re.search(r"FDSize:\s*(\d+)", open("/proc/self/status").read())[1])
+"""
+
+
+def table_of_files(bound: int) -> int:
+    words = [sys.executable, "-c", IN_A_PROCESS, str(bound)]
+    return int(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+
+
+def test_the_table_of_open_files_is_made_large_at_once() -> None:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert table_of_files(min(soft, 1024)) >= 512
+    assert table_of_files(128) <= 256  # which leaves no room for more

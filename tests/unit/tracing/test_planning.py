@@ -181,6 +181,21 @@ def test_nobody_waits_for_what_is_needed_later(children: list[int]) -> None:
     asked.close()
 
 
+def test_whoever_nobody_waits_for_stands_back_in_the_midst_of_other_work(children: list[int]) -> None:
+    now, later = plain(lambda _: 1, "now"), plain(endless, "later")
+    asked = findings(ahead=[now], later=[later])
+    states: list[str] = []
+
+    def meanwhile() -> None:
+        while "T" not in states:
+            asked.hear()
+            states.append(state(children[0]))
+
+    asked.make_ahead([FILE], meanwhile)
+    assert asked.ask(FILE, now) == 1
+    asked.close()
+
+
 def test_what_is_found_out_meanwhile_is_gathered(children: list[int]) -> None:
     """So that no process is left that nobody waits for."""
     now, later = plain(lambda _: 1, "now"), plain(lambda _: 2, "later")

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             stack,
             handshakes=True,
             functions=False,
-            modules=["ssllatency.tracing.handshake_sources"],
+            modules=["ssllatency.engines.sessions.handshakes", "ssllatency.tracing.handshake_sources"],
             load=lambda known: _load_ahead(known, arguments),
         )
         from ssllatency.engines.source import Ability  # brought in by now

@@ -128,12 +128,16 @@ class Findings:
     def gather(self) -> None:
         """Takes, and keeps, what processes have said meanwhile; those that nobody waits for go on. Waits for nothing."""
         self._go_on()
+        self.hear()
+        for record in self._files.values():
+            self._keep(record)
+
+    def hear(self) -> None:
+        """Takes what processes have said meanwhile; those that nobody waits for any more stand back. Waits for nothing."""
         readings = self._readings()
         hear(readings)
         for reading, record in readings.items():
             self._take(record, reading)
-        for record in self._files.values():
-            self._keep(record)
 
     def close(self) -> None:
         """Ends the processes that still read."""
