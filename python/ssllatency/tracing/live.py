@@ -123,13 +123,15 @@ def resume_collector() -> None:
     gc.enable()
 
 
-def take_first_looks(source: Source) -> list[Single]:
+def take_first_looks(source: Source, wait: Callable[[float], object] | None = None) -> list[Single]:
     """Poll as the first looks of a budget are due, as poll() does: what is imported next mustn't delay them, as until then all
-    pay in full who share the probes."""
+    pay in full who share the probes. `wait` waits so many seconds, or until the caller has something else to do, which it
+    says."""
     until_s = time.monotonic() + _FIRST_LOOKS_S
     singles = list(source.poll())
     while source.due_s <= until_s and (now := time.monotonic()) < until_s and not stop_is_asked_for():
-        time.sleep(max(0.0, source.due_s - now))
+        if (wait or time.sleep)(max(0.0, source.due_s - now)):
+            break
         singles += source.poll()
     return singles
 

@@ -8,7 +8,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -101,13 +101,15 @@ def singles() -> list[Single]:
     return [Single(float(at), 7, 7, "nginx", ending, made, {}, 1, 0) for at in range(2) for ending in Ending]
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, session: Shaking, **options: object) -> list[str]:
+def printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, session: Shaking, early: Sequence[Single] = (), **options: object
+) -> list[str]:
     """The lines on standard output."""
     arguments = argparse.Namespace(**{"count": None, "columns": None, "json": True, "by": (), "outcome": None, **options})
     file = tmp_path / "output"
     with file.open("w") as output:
         monkeypatch.setattr(sys, "stdout", output)
-        HandshakePrinter(session, arguments, cast(RunEnd, cast(Any, Once()))).print_all()
+        HandshakePrinter(session, arguments, cast(RunEnd, cast(Any, Once())), early).print_all()
     assert session.is_detached
     return file.read_text().splitlines()
 
@@ -136,6 +138,12 @@ def test_each_handshake_that_is_asked_for_is_a_line(
     assert heading.endswith(" OUTCOME, MOSTLY")
     assert [line.split(" calls: ")[0].split()[-1] for line in text] == endings
     assert f"{len(endings)} handshake{'s' if len(endings) > 1 else ''} shown." in capsys.readouterr().err
+
+
+def test_handshakes_that_have_been_taken_already_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first, *others = singles()
+    lines = printed(monkeypatch, tmp_path, Shaking(others, 0), [replace(first, calls=9)])
+    assert [json.loads(line)["handshake"]["calls"] for line in lines] == [9, *[1] * len(others)]
 
 
 def test_what_was_missed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

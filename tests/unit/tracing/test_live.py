@@ -152,6 +152,17 @@ def test_the_first_looks_are_taken_before_anything_else_is_done(monkeypatch: pyt
     assert source.polled == [0, 0.008, 0.03]
 
 
+def test_first_looks_give_way_to_what_the_caller_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, waited = Looking(monkeypatch, [1000.008, 1000.03]), []
+
+    def wait(seconds: float) -> bool:
+        waited.append(round(seconds, 6))
+        return len(waited) == 2
+
+    take_first_looks(cast(Any, source), wait)
+    assert (source.polled, waited) == ([0, 0], [0.008, 0.03])
+
+
 def test_first_looks_end_though_one_is_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Looking(monkeypatch, [1000.03, 0.0, *[1000.039] * 5, *[1001.0] * 20])
     take_first_looks(cast(Any, source))

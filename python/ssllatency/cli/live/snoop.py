@@ -97,7 +97,9 @@ def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: Exi
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=bool(arguments.by), choose=choose)
     session, follower = call_sources.attach(resolved, arguments, stack)
     live.announce(resolved, arguments.duration)
-    CallPrinter(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()
+    end = live.RunEnd(resolved, arguments.duration, follower)
+    live.take_first_looks(session, session.wait)
+    CallPrinter(session, arguments, end).print_all()
 
 
 def _print_handshakes(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:
@@ -109,4 +111,5 @@ def _print_handshakes(selection: Selection, arguments: argparse.Namespace, stack
 
     session, follower = attach(Ability.SINGLES, resolved, arguments, stack, one_by_one=True)
     live.announce(resolved, arguments.duration, what="handshakes")
-    HandshakePrinter(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()
+    end, early = live.RunEnd(resolved, arguments.duration, follower), live.take_first_looks(session)
+    HandshakePrinter(session, arguments, end, early).print_all()

@@ -24,8 +24,11 @@ class HandshakePrinter(Printer):
 
     noun = "handshake"
 
-    def __init__(self, session: HandshakeSource, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
-        self._session = session
+    def __init__(
+        self, session: HandshakeSource, arguments: argparse.Namespace, ending: live.RunEnd, early: Sequence[Single] = ()
+    ) -> None:
+        """`early`: those that have been taken already."""
+        self._session, self._early = session, early
         page = page_for(arguments.columns)
         self._width = page.width
         self._wanted = frozenset(map(Ending, arguments.outcome or Ending))
@@ -39,7 +42,8 @@ class HandshakePrinter(Printer):
         self._print_rest()
 
     def _print_rest(self) -> None:
-        singles = [single for single in self._session.poll() if single.ending in self._wanted]
+        taken, self._early = [*self._early, *self._session.poll()], ()
+        singles = [single for single in taken if single.ending in self._wanted]
         self._write(self._render(singles[: self._left]))
 
     def _render(self, singles: Sequence[Single]) -> list[str]:
