@@ -79,12 +79,15 @@ def resolved_ahead(
     gets what is known before any file is. `choose` leaves out what isn't to be traced, or raises SsllatencyError."""
 
     def load_early(known: Resolved, stack: ExitStack) -> Following | None:
+        end_if_asked()
         from ssllatency.tracing.follow import load_early
 
         def bring_in() -> None:
             for module in modules:
+                end_if_asked()
                 import_module(module)
                 known.source.hear()
+            end_if_asked()
 
         following = load_early(known.selection, stack, wait=getattr(arguments, "wait", False), meanwhile=bring_in)
         if load and following:

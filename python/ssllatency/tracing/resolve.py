@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +23,7 @@ from ssllatency.probes.join import complete
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.stacks.registry import LIBRARIES
+from ssllatency.stopping import end_if_asked
 from ssllatency.targets import (
     ExpectedFile,
     Hazards,
@@ -120,6 +121,7 @@ def resolve(
     and what else is loaded whatever their files are, which it isn't told yet.
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
+    KeyboardInterrupt where a signal asks for the end.
     """
     from ssllatency.engines.cost.around import look  # not before something is traced
 
@@ -183,7 +185,7 @@ class _Search:
 
     def files(self, source: PlanSource, ahead: _Ahead, stack: ExitStack) -> tuple[list[TracedFile], list[TracedFile]]:
         """The files to trace, planned and most of them open as long as `stack`, and those for which there is no room."""
-        self._maps = read_processes(self._processes, lambda _, error: self._problems(error), named=self._named)
+        self._maps = read_processes(_until_the_end(self._processes), lambda _, error: self._problems(error), named=self._named)
         tell = self._problems.warnings.append
         holding = tls_files(self._maps, self._may_hold, stack, named=self._named, problem=self._problems, tell=tell)
         files = []
@@ -219,6 +221,7 @@ class _Search:
     def _may_hold(self, fd: int, mapping: MappedFile, root: str) -> bool:
         """Whether the file may hold TLS that is traced: one that is called a TLS library, for its plan says what is wrong with
         it, and others by what is in them."""
+        end_if_asked()
         if has_library_name(mapping.path):
             return True
         self._facts[mapping.identity] = NOTHING  # if it can't be read
@@ -253,6 +256,13 @@ class _Search:
         """The TLS that was found and isn't traced: where there is some, that is the reason, and no library is waited for."""
         advice = "" if self._wait is None or self._selection.everything else f" {_WAIT_FOR_TLS}"
         return " ".join(self.untraced(beside_openssl=False)) or f"{none_found(self._processes)}{advice}"
+
+
+def _until_the_end(processes: Iterable[Process]) -> Iterator[Process]:
+    """The processes. KeyboardInterrupt once a signal asks for the end: there may be thousands."""
+    for process in processes:
+        end_if_asked()
+        yield process
 
 
 def _with_expected(

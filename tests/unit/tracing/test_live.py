@@ -11,6 +11,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +25,7 @@ from ssllatency.model.handshakes import Ending
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.stopping import STOP, stop_is_asked_for, wait_for
 from ssllatency.targets import Selection
+from ssllatency.tracing import live
 from ssllatency.tracing.live import RunEnd, announce, readings, snapshots, take_first_looks
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
@@ -80,6 +83,28 @@ def test_a_signal_that_is_blocked_ends_a_wait(number: signal.Signals) -> None:
     assert stop_is_asked_for()
     os.close(readable)
     os.close(writable)
+
+
+def test_a_signal_ends_a_start_before_it_looks_at_anything() -> None:
+    everyone, options = Selection(everything=True), argparse.Namespace(no_return_probes=False, no_cache=True)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    with ExitStack() as stack, pytest.raises(KeyboardInterrupt):
+        live.resolved_ahead(everyone, options, stack)
+
+
+def test_a_signal_ends_a_start_while_it_brings_in_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "asks_for_the_end.py").write_text(
+        "import signal, threading\nsignal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    everyone = Selection(libraries=("/lib/libssl.so.3",))  # who maps a file isn't followed
+
+    def resolve(_selection: object, _arguments: object, stack: ExitStack, *, load_early: Any, **_options: object) -> object:
+        return load_early(Resolved((), (), True, (), SOURCE, selection=everyone), stack)
+
+    monkeypatch.setattr(live, "resolve", resolve)
+    with ExitStack() as stack, pytest.raises(KeyboardInterrupt):
+        live.resolved_ahead(everyone, argparse.Namespace(), stack, modules=["asks_for_the_end", "not_there"])
 
 
 class Arriving:
