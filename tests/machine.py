@@ -56,5 +56,5 @@ def needs_every_tracepoint() -> None:
 
 
 def leave_out(reason: str) -> NoReturn:
-    """Leaves the test out, for a reason that lies in the machine's hardware."""
+    """Leaves the test out, for a reason that lies in the machine's hardware, or in an archive that has moved on."""
     raise Lacking(reason)

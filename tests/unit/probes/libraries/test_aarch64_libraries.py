@@ -44,7 +44,7 @@ from ssllatency.probes.sites.verify import problem
 from ssllatency.stacks.boringssl.unnamed import NAMES, found_in
 from ssllatency.stacks.openssl.operations import FATAL
 
-SERIES = ("1.1", "3.0", "3.5")
+SERIES = ("1.1", "3.0", "3.5", "4")
 SSL, CRYPTO = ([f"{library}-{series}-arm64" for series in SERIES] for library in ("libssl", "libcrypto"))
 SAMPLE = 500  # functions of each library
 SIMULATED = re.compile(r"(b|b\.[a-z]+|bl|br|blr|ret|cbz|cbnz|tbz|tbnz|adr|adrp)$")
@@ -59,6 +59,8 @@ MISSING = {
     "libcrypto-3.0-arm64": POST_QUANTUM,
     "libssl-3.5-arm64": set(),
     "libcrypto-3.5-arm64": set(),
+    "libssl-4-arm64": set(),
+    "libcrypto-4-arm64": set(),
 }
 
 

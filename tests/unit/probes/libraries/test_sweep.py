@@ -40,7 +40,7 @@ ALL = os.environ.get("SSLLATENCY_SWEEP") == "all"
 SAMPLES = {"libssl.so.3": 500, "libcrypto.so.3": 1200, "libc.so.6": 700}
 FOREIGN = (
     *("libssl-1.1-x86-64", "libcrypto-1.1-x86-64", "libssl-3.5-x86-64", "libcrypto-3.5-x86-64"),
-    *("qatengine", "libcrypto_mb"),
+    *("libssl-4-x86-64", "libcrypto-4-x86-64", "qatengine", "libcrypto_mb"),
 )
 MUTATED = 120  # plans of a library that are spoiled on purpose
 EMULATIONS = (BASELINE, Emulation(multibyte_nops=True), Emulation(True, True), Emulation(True, True, calls=False))

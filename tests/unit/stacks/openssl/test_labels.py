@@ -144,17 +144,34 @@ def _hosts_own() -> Library:
 
 
 def _of_debian_13() -> Library:
+    folder, loader = _debian_13()
+    return Library(folder / "libssl.so.3", folder / "libcrypto.so.3", (*loader, str(folder)))
+
+
+def _newest() -> Library:
+    """With the C library of Debian 13, as this machine's may be older than it needs."""
+    libssl, libcrypto = (foreign.needed(foreign.find(f"{name}-4-x86-64")) for name in ("libssl", "libcrypto"))
+    folder, loader = _debian_13()
+    return Library(libssl, libcrypto, (*loader, f"{libssl.parent}:{folder}"))
+
+
+def _debian_13() -> tuple[Path, tuple[str, ...]]:
+    """The folder of its libraries, and the words that start a program with those of the folders that follow."""
     root = foreign.needed(foreign.second_root()).resolve()
     folder = root / "usr" / "lib" / "x86_64-linux-gnu"
-    loader = (str(root / "lib64" / "ld-linux-x86-64.so.2"), "--library-path", str(folder))
-    return Library(folder / "libssl.so.3", folder / "libcrypto.so.3", loader)
+    return folder, (str(root / "lib64" / "ld-linux-x86-64.so.2"), "--library-path")
 
 
 def _1_1_1() -> Library:
     return Library(*(foreign.needed(foreign.find(f"{name}-1.1-x86-64")) for name in ("libssl", "libcrypto")))
 
 
-LIBRARIES: dict[str, Callable[[], Library]] = {"1.1.1": _1_1_1, "host": _hosts_own, "debian-13": _of_debian_13}
+LIBRARIES: dict[str, Callable[[], Library]] = {
+    "1.1.1": _1_1_1,
+    "host": _hosts_own,
+    "debian-13": _of_debian_13,
+    "4": _newest,
+}
 KEYS = {"rsa": ("rsa:2048",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")}
 # obj_mac.h and IANA: a group's number to its code point; (kind of key, hash) to the code point of a signature algorithm.
 GROUPS = {0: 0, 415: 23, 1034: 29}

@@ -2,8 +2,9 @@
 """The calls that libssl makes of libcrypto's functions, and what of a handshake each of them is.
 
 Where one of these functions serves other ends as well, what is called beside it in the same function tells: a cookie's HMAC is
-made with a raw key, TLS 1.2's and 1.3's key derivation of OpenSSL 1.1.1 with a context of its own, only the check of the peer's
-certificate hands the SSL over to the callbacks, and of what collects certificates only DANE's records may be bare keys as well.
+made with a raw key, TLS 1.2's and 1.3's key derivation of OpenSSL 1.1.1 with a context of its own, the hash by which an
+encrypted ClientHello is confirmed with a mode of HKDF, only the check of the peer's certificate hands the SSL over to the
+callbacks, and of what collects certificates only DANE's records may be bare keys as well.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from ssllatency.stacks.phases import Callee, Offer, Phase, Transport
 
 _MAC_KEY = ("EVP_PKEY_new_raw_private_key", "EVP_PKEY_new_raw_private_key_ex", "EVP_PKEY_new_mac_key")
+_HASHES = ("EVP_PKEY_CTX_new_id", "EVP_PKEY_CTX_set_hkdf_mode")
 _SIGN, _VERIFY = "EVP_DigestSign", "EVP_DigestVerify"
 
 
@@ -37,7 +39,7 @@ CALLEES = (
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_generate"),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive_set_peer"),  # checks the peer's key, which may take longer than all else
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_public_check"),  # the same in a client of a version before TLS 1.3
-    Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive", skip_null=1, never_beside=("EVP_PKEY_CTX_new_id",)),
+    Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive", skip_null=1, never_beside=_HASHES),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_encapsulate", skip_null=1),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_decapsulate", skip_null=1),
     Callee(Phase.PEER_VERIFICATION, "d2i_X509", beside=("OPENSSL_sk_push",), never_beside=("d2i_PUBKEY",)),

@@ -14,8 +14,9 @@ from ssllatency.stacks.openssl.unnamed.finder import OpenSslFinder
 _SETS_PEER = "EVP_PKEY_derive_set_peer_ex"
 _SIGNING = ("tls_construct_cert_verify", "tls_construct_server_key_exchange")
 _COOKIES = ("tls_construct_stoc_cookie", "tls_parse_ctos_cookie")
+_CONFIRMING, _EXTRACT_ONLY = "ech_hkdf_extract_wrap", 1  # since OpenSSL 4.0; EVP_KDF_HKDF_MODE_EXTRACT_ONLY of openssl/kdf.h
 RAISING = (
-    *(_SETS_PEER, *_COOKIES, "tls_process_client_rpk"),
+    *(_SETS_PEER, *_COOKIES, "tls_process_client_rpk", _CONFIRMING),
     *(f"EVP_{name}" for name in ("DigestSign", "DigestSignFinal", "DigestVerify", "DigestVerifyFinal")),
     *(f"EVP_PKEY_{name}" for name in ("generate", "encapsulate", "decapsulate")),
 )
@@ -39,6 +40,7 @@ class Since3:
             "ERR_set_error": self._set_error,
             "ERR_vset_error": self._vset_error,
             "EVP_PKEY_new_raw_private_key_ex": self._mac_key,
+            "EVP_PKEY_CTX_set_hkdf_mode": self._hash_mode,
             "EVP_PKEY_derive_set_peer": lambda: self._found.passing_on(self._found.known(_SETS_PEER)),
             "EVP_DigestSign": self._digest_sign,
             "ossl_statem_fatal": self._fatal,
@@ -72,6 +74,13 @@ class Since3:
             if call.arguments[1] and self._image.text(call.arguments[1]) == "HMAC"
         )
         return self._image.functions_at(sorted(set(called)))
+
+    def _hash_mode(self) -> list[Range]:
+        """The function that says which part of HKDF a derivation is: that is no key exchange. An OpenSSL before 4.0 has no use
+        for it, and elsewhere what uses it may be built into its caller."""
+        confirming = (function for function in self._raised.holding if _CONFIRMING in self._raised.given(function))
+        calls = (call for function in confirming for call in self._raised.calls(function))
+        return self._image.functions_at(sorted({call.target for call in calls if call.arguments[1] == _EXTRACT_ONLY}))
 
     def _digest_sign(self) -> list[Range]:
         """The function that both of libssl's that sign ask how long a signature will be, with NULL, and then for it."""
