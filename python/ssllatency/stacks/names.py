@@ -40,6 +40,7 @@ ALERTS = {
     115: "unknown PSK identity",
     116: "certificate required",
     120: "no application protocol",
+    121: "ECH required",
 }
 
 # SignatureScheme of RFC 8446, section 4.2.3, for libraries that show no names of theirs.

@@ -31,14 +31,16 @@ class SServer:
 
 
 @contextmanager
-def s_server(pair: Certificate, *options: str, root: Path | None = None) -> Iterator[SServer]:
-    """Serves until the end of the block."""
+def s_server(
+    pair: Certificate, *options: str, root: Path | None = None, program: tuple[str, ...] = ("openssl",)
+) -> Iterator[SServer]:
+    """Serves until the end of the block, by that `program` of the root."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="ssllatency-s-server-", dir=root / "tmp" if root else None) as made:
         folder, inside = Path(made), Path(f"/{Path(made).relative_to(root)}" if root else made)
         shutil.copy(pair.certificate, folder / "crt")
         shutil.copy(pair.key, folder / "key")
-        command = [*(["chroot", str(root)] if root else []), "openssl", "s_server", "-accept", f"127.0.0.1:{port}"]
+        command = [*(["chroot", str(root)] if root else []), *program, "s_server", "-accept", f"127.0.0.1:{port}"]
         command += ["-cert", f"{inside}/crt", "-key", f"{inside}/key", *options]
         with (folder / "output").open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)

@@ -119,22 +119,29 @@ _NO_PORT = "the port isn't always known; those of RSA key exchange don't count"
 _CALLBACKS = "test_callbacks_and_what_looks_sessions_up"
 _BORING_LABELS = ("test_certificates_of_clients", "test_names_that_clients_ask_for")
 
+_ECH = "live/handshakes/test_ech.py::test_a_server_of_encrypted_hellos"
+
 ROWS = (
     Row(
         "OpenSSL",
-        "1.1.1 to 3.5",
+        "1.1.1 to 4.0",
         "shared, stripped",
         {
             "calls": _by(
                 "live/exact/test_exact.py::test_full_handshakes",
                 f"{_OTHER}/test_other_openssl.py::test_openssl_1_1_1",
                 "test_nginx_of_debian_13",
+                _ECH,
             ),
-            "handshakes": _by(f"{_OPENSSL}/test_handshakes.py::test_what_h2load_completed", "test_what_s_time_completed"),
+            "handshakes": _by(f"{_OPENSSL}/test_handshakes.py::test_what_h2load_completed", "test_what_s_time_completed", _ECH),
             "private key": _by(
                 "live/exact/test_exact.py::test_pkcs1_signature_is_an_rsa_sign", "test_rsa_key_exchange_decrypts"
             ),
-            "phases": _by(f"{_OPENSSL}/test_handshakes.py::test_phases", "test_peer_verification_is_for_client_certificates"),
+            "phases": _by(
+                f"{_OPENSSL}/test_handshakes.py::test_phases",
+                "test_peer_verification_is_for_client_certificates",
+                "unit/probes/handshake/test_handshake_plan.py::test_every_call_of_a_handshake_is_found",
+            ),
             "waits": _by(
                 f"{_OPENSSL}/test_queue.py::test_a_server_that_is_late_is_told_with_the_cause",
                 "test_a_slow_client_is_not_told_as_a_late_server",
@@ -144,10 +151,21 @@ ROWS = (
                 f"{_OPENSSL}/test_handshakes.py::test_labels",
                 "test_groups_and_signatures_that_s_client_tells",
                 f"{_OPENSSL}/test_who.py::test_names_protocols_listeners_and_networks",
+                _ECH,
+                "test_a_session_that_an_encrypted_hello_resumes",
             ),
             "certificates": _by(f"{_OPENSSL}/test_who.py::test_certificates_by_name_and_after_a_reload"),
-            "reasons": _by(f"{_OPENSSL}/test_failed.py::test_what_nginx_logs", "test_certificates_of_clients"),
-            "clients": _by(f"{_OPENSSL}/test_odd.py::test_ways_to_shake_hands", "test_both_sides_in_one_process"),
+            "reasons": _by(
+                f"{_OPENSSL}/test_failed.py::test_what_nginx_logs",
+                "test_certificates_of_clients",
+                _ECH,
+                "test_an_encrypted_hello_that_cannot_be_read",
+            ),
+            "clients": _by(
+                f"{_OPENSSL}/test_odd.py::test_ways_to_shake_hands",
+                "test_both_sides_in_one_process",
+                "live/handshakes/test_ech.py::test_clients_that_encrypt_their_hellos",
+            ),
             "aarch64": _ARM_OPENSSL,
         },
     ),

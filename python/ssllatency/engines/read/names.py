@@ -40,8 +40,8 @@ _UNSAID = {abi.End.TRANSPORT: LEFT, abi.End.CLOSED: CLOSED, abi.End.NONE: FREED}
 _OLD_SIGNATURES = {0: "rsa_pkcs1_md5_sha1", 0x0201: "rsa_pkcs1_sha1", 0x0202: "dsa_sha1", 0x0203: "ecdsa_sha1"}
 # OpenSSL's name of the state in which a server waits for the client's last flight, whether or not any early data is allowed.
 _STATES = {"TLSv1.3 early data": "TLSv1.3, before the client's Finished"}
-# RFC 8446, section 6: those that SSL_alert_desc_string_long doesn't know.
-_LATER_ALERTS = {109: "missing extension", 116: "certificate required"}
+# RFC 8446, section 6, and RFC 9849: those that SSL_alert_desc_string_long doesn't know.
+_LATER_ALERTS = {109: "missing extension", 116: "certificate required", 121: "ECH required"}
 _MOST_ALERTS = 256
 
 
@@ -74,6 +74,11 @@ def _state(name: str) -> str:
     return _STATES.get(name, name)
 
 
+def _unnamed_reason(reason: int, alert: str) -> str:
+    """One that the library has no text for, but that it is the alert that was received, if that is one."""
+    return f"alert {alert.removeprefix('alert ')}" if alert else f"reason {reason}"
+
+
 def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     """Return why handshakes didn't succeed, in words."""
     library, reason = key.error >> abi.Error.LIBRARY, key.error & (1 << abi.Error.REASON_BITS) - 1
@@ -81,12 +86,14 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     code = pack(library, reason, names.major)
     received = raised and library == names.ssl and 0 <= reason - names.alert_reasons < _MOST_ALERTS
     alert = reason - names.alert_reasons if received else key.alert if key.sent else None
+    said = "" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}")
+    text = names.reason(code) or _unnamed_reason(reason, said if received else "")
     return Cause(
         ending=ENDINGS[abi.Ending(key.ending)],
-        reason=(names.reason(code) or f"reason {reason}") if raised else _UNSAID.get(abi.End(key.end), "unknown"),
+        reason=text if raised else _UNSAID.get(abi.End(key.end), "unknown"),
         code=code if raised else 0,
         library=names.libraries.get(library, f"library {library}") if raised else "",
-        alert="" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}"),
+        alert=said,
         sent=bool(key.sent) and not received,
         state="" if key.state == abi.State.UNKNOWN else _state(names.states.get(key.state, f"state {key.state}")),
         count=tally.count,

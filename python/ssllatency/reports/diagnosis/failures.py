@@ -48,6 +48,8 @@ REASONS_OF_PROGRAMS = REASONS | {
     "no common signature algorithms": "no signature algorithm of the peers fits this program's key",
     "no suitable signature algorithm": "no signature algorithm of the peers fits this program's key",
     "no application protocol": "the peers and this program have no ALPN protocol in common",
+    "ech required": "the peers don't have the key that this program encrypts its ClientHello for",
+    "ech rejected": "the peers don't have the key that this program encrypts its ClientHello for",
 }
 ALERTS = {
     "unknown ca": "the peers don't trust this certificate's issuer, or its chain is sent incomplete",
@@ -56,6 +58,7 @@ ALERTS = {
     "certificate expired": "the peers consider this certificate expired",
     "certificate revoked": "the peers consider this certificate revoked",
     "unsupported certificate": "the peers can't use a certificate of this kind",
+    "ech required": "the peers encrypted their ClientHello for a key that isn't here, and may connect again without it",
 }
 
 # The parts of a wait for the peer that are the network's.

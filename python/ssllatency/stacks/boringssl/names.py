@@ -62,6 +62,10 @@ REASONS = {
     266: "no shared group",
     272: "cannot parse leaf cert",
     307: "no application protocol",
+    314: "invalid client hello inner",
+    319: "ech rejected",
+    320: "invalid outer extension",
+    321: "inconsistent ech negotiation",
     1010: "sslv3 alert unexpected message",
     1020: "sslv3 alert bad record mac",
     1022: "tlsv1 alert record overflow",
@@ -83,6 +87,7 @@ REASONS = {
     1090: "tlsv1 alert user cancelled",
     1116: "tlsv1 alert certificate required",
     1120: "tlsv1 alert no application protocol",
+    1121: "tlsv1 alert ech required",
 }
 # As SSL_CIPHER_get_name gives them, by their numbers in TLS.
 CIPHERS = {

@@ -23,12 +23,22 @@ def alert_of(names: Names, error: int, alert: int, *, sent: bool) -> tuple[str, 
     ({116: "its own words"}, 116, "its own words"),
     ({}, 116, "certificate required"),
     ({}, 109, "missing extension"),
+    ({}, 121, "ECH required"),
     ({}, 200, "alert 200"),
 ])  # fmt: skip
 def test_alerts(known: dict[int, str], alert: int, words: str) -> None:
     names = Names(alerts=known)
     assert alert_of(names, SSL | 199, alert, sent=True) == (words, True)
     assert alert_of(names, SSL | 1000 + alert, 0, sent=False) == (words, False)
+
+
+def test_a_reason_that_is_an_alert_without_a_text_is_named_by_it() -> None:
+    """As that of ECH is in OpenSSL 4.0."""
+    key = abi.CauseKey(error=SSL | 1121, ending=abi.Ending.FAILURE, end=abi.End.ERROR, state=0xFFFF)
+    assert cause(key, abi.Tally(1, 1), Names(major=3)).reason == "alert ECH required"
+    assert cause(key, abi.Tally(1, 1), Names({(20, 1121): "its own words"}, major=3)).reason == "its own words"
+    other = abi.CauseKey(error=SSL | 999, ending=abi.Ending.FAILURE, end=abi.End.ERROR, state=0xFFFF)
+    assert cause(other, abi.Tally(1, 1), Names(major=3)).reason == "reason 999"
 
 
 @pytest.mark.parametrize(("peer", "left", "undelivered"), [

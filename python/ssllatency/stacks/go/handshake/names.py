@@ -10,8 +10,7 @@ from ssllatency.stacks.go.handshake.texts import TEXTS
 from ssllatency.stacks.names import ALERTS, GROUPS, SIGNATURES, Names
 
 _LIBRARY = Error.LIBRARY_GO
-_LATER_ALERTS = {109: "missing extension", 121: "ECH required"}
-_ALERTS = {**ALERTS, 21: "decryption failed", 60: "export restriction", 100: "no renegotiation", **_LATER_ALERTS}
+_ALERTS = {**ALERTS, 21: "decryption failed", 60: "export restriction", 100: "no renegotiation", 109: "missing extension"}
 _ERRORS = {
     "*poll.DeadlineExceededError": "deadline exceeded",
     "*tls.CertificateVerificationError": "certificate verification failed",
