@@ -169,6 +169,11 @@ class Image:
 
         return (place.shown for place in places(self.build_id, debug_link(self._headers), self.label, ("/",)))
 
+    @property
+    def has_unwind_tables(self) -> bool:
+        """Whether these tell any function: without them no debug file is believed."""
+        return not self._unwind.is_empty
+
     def function_bounds(self, address: int) -> tuple[int, int] | None:
         """[start, end) of the function, or the part of a split one, that contains `address`, by the unwind tables."""
         return self._unwind.bounds(address)

@@ -65,6 +65,11 @@ class Unwind:
         except (ElfError, IndexError):
             return _NOP
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether they tell no function."""
+        return not self._table[0]
+
     @cached_property
     def _table(self) -> tuple[list[int], list[int]]:
         """The starts of functions, in ascending order, and the address of the frame description of each."""

@@ -39,7 +39,7 @@ def file_facts(image: Image, machine: str = "") -> FileFacts:
     facts = _facts(image, libraries, inside, stated if stated.text else by_marks)
     if why := stack_marked(inside.traceable[0]).obstacle(image):
         return replace(facts, obstacle=why)
-    return replace(facts, obstacle=_no_names(image, by_marks.text), by_debug_file=True)
+    return replace(facts, obstacle=_no_names(image, by_marks.text), by_debug_file=image.has_unwind_tables)
 
 
 def _facts(image: Image, libraries: tuple[str, ...], inside: Inside, version: Version | None) -> FileFacts:
@@ -48,11 +48,13 @@ def _facts(image: Image, libraries: tuple[str, ...], inside: Inside, version: Ve
 
 
 def _no_names(image: Image, implementation: str) -> str:
-    """Return why it can't be traced, and what would help."""
-    place, name = next(iter(image.debug_places()), ""), image.label.rpartition("/")[2]
+    """Return why it can't be traced, and what would help. Without unwind tables, as in bun, a debug file wouldn't."""
+    name, confirms = image.label.rpartition("/")[2], image.has_unwind_tables
+    place = next(iter(image.debug_places()), "") if confirms else ""
     debug_file = f"its debug file as {place}, or " if place else ""
+    shows = "(stripped)" if confirms else "(stripped), nor where these begin (no unwind tables)"
     return (
-        f"{implementation} is linked into {name} and shows no names of its functions (stripped); what would help is"
+        f"{implementation} is linked into {name} and shows no names of its functions {shows}; what would help is"
         f" {debug_file}a build of {name} that has its symbol table"
     )
 

@@ -113,6 +113,10 @@ _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
 _SOME_LABELS = "port and peer aren't seen"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
+_NO_UNWIND_TABLES = (
+    "nothing in such a file tells where a function begins, so that none is probed, with a debug file neither; a build that has"
+    " its symbol table would help. What is seen from outside are its connections, as by `ss -ti`"
+)
 _X86_ALONE = "functions without symbols are looked for in code for x86-64 alone"
 _NO_CACHE = "what the library looks up in its own cache of sessions isn't told from the rest"
 _NO_PORT = "the port isn't always known; those of RSA key exchange don't count"
@@ -306,6 +310,7 @@ ROWS = (
             "aarch64": _ARM_BARE_BORINGSSL,
         },
     ),
+    Row("BoringSSL", "any", "in a program without unwind tables, stripped, as bun", dict.fromkeys(COLUMNS, _NO_UNWIND_TABLES)),
     Row(
         "AWS-LC",
         "1.x",

@@ -41,8 +41,9 @@ class Rustls(Implementation):
     instead = (
         "Of rustls, which is compiled into programs, no handshake can be followed as a whole; trace shows, but not how they"
         " ended, the ClientHellos that a server has handled, and key exchanges and signatures by ring, in files that have"
-        " symbols or are position-independent code for x86-64; those by aws-lc-rs where there are symbols. Where a program logs"
-        " as the environment variable RUST_LOG says, RUST_LOG=rustls=debug has a line for the cipher suite of each handshake."
+        " symbols or are position-independent code for x86-64 with unwind tables; those by aws-lc-rs where there are symbols."
+        " Where a program logs as the environment variable RUST_LOG says, RUST_LOG=rustls=debug has a line for the cipher suite"
+        " of each handshake."
     )
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

@@ -123,11 +123,18 @@ def test_of_an_openssl_without_names_or_numbers_it_is_said_what_would_help(tmp_p
         "int main(void) { return *file + *version; }\n"
     )
     build.run("gcc", "-O2", "-o", tmp_path / "old", source)
-    facts = file_facts(Image.open(build.stripped(tmp_path / "old", "old-stripped")))
+    stripped = build.stripped(tmp_path / "old", "old-stripped")
+    facts = file_facts(Image.open(stripped))
     assert facts.libraries == ()
-    assert facts.obstacle.startswith(
-        "OpenSSL is linked into old-stripped and shows no names of its functions (stripped); what would"
-    )
+    said = "OpenSSL is linked into old-stripped and shows no names of its functions (stripped)"
+    assert facts.obstacle.startswith(f"{said}; what would help is its debug file as /usr/lib/debug/")
+    assert facts.by_debug_file
+    # As in bun: no debug file would be believed then.
+    build.run("objcopy", "--remove-section=.eh_frame", "--remove-section=.eh_frame_hdr", stripped)
+    facts = file_facts(Image.open(stripped))
+    wanted = "a build of old-stripped that has its symbol table"
+    assert facts.obstacle == f"{said}, nor where these begin (no unwind tables); what would help is {wanted}"
+    assert not facts.by_debug_file
 
 
 def test_accessors_are_never_probed(tmp_path: Path) -> None:

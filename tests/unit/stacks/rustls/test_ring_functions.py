@@ -81,6 +81,14 @@ def test_what_symbols_name_twice_is_not_told_apart_by_its_looks(tmp_path: Path) 
         assert found.get(CLIENT_HELLO) == (named[function].address if function else None)
 
 
+def test_without_unwind_tables_nothing_is_guessed(tmp_path: Path) -> None:
+    """As in deno."""
+    path = build.stripped(build.library(tmp_path, "module.so", (SOURCE,)), "stripped.so")
+    build.run("objcopy", "--remove-section=.eh_frame", "--remove-section=.eh_frame_hdr", path)
+    facts = file_facts(Image.open(path))
+    assert (facts.libraries, facts.others) == ((), (("rustls", "0.23.46"),))
+
+
 def test_at_a_fixed_address_nothing_is_guessed(tmp_path: Path) -> None:
     """No relocation tells which of its words are pointers."""
     path = build.program(tmp_path, "server", SOURCE, "-no-pie", "-s")
