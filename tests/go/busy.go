@@ -54,6 +54,16 @@ func pace() {
 	}
 }
 
+// The certificate of a server that makes and drops objects in each handshake, as one that reads its files anew each time.
+func wasteful(own tls.Certificate) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		for number := 0; number < 2000; number++ {
+			littered = make([]*leaf, 64)
+		}
+		return &own, nil
+	}
+}
+
 // A key that takes its time, and works all the while.
 type slow struct {
 	crypto.Signer
@@ -68,18 +78,23 @@ func (s slow) Sign(random io.Reader, digest []byte, options crypto.SignerOpts) (
 }
 
 // Shakes hands with whoever comes, beside so many goroutines at work, until its input ends.
-func serveBusy(work func(), working int, signing time.Duration) {
+func serveBusy(work string, working int, signing time.Duration) {
 	own := certificate("ecdsa")
 	if signing > 0 {
 		own.PrivateKey = slow{own.PrivateKey.(crypto.Signer), signing}
 	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{own}})
+	config := &tls.Config{Certificates: []tls.Certificate{own}}
+	if work == "wasteful" {
+		hold()
+		config.GetCertificate = wasteful(own)
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {
 		panic(err)
 	}
 	go greet(listener)
 	for i := 0; i < working; i++ {
-		go work()
+		go works[work]()
 	}
 	fmt.Println("ready")
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)

@@ -4,7 +4,7 @@
 // or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted;
 // or callbacks, for connections with all callbacks of crypto/tls; or signers, for private keys that aren't of the standard library; or busy, for a server that has so many other goroutines at
 // work as the second argument says, and signs for so long as the third says; or littering, for the same with goroutines that make
-// garbage, or collecting or hoarding, with such that make less of it, which is collected all the time or never; or restarts, for a server that starts itself anew; or a transport of transports.go, for handshakes over that, whose clients
+// garbage, or collecting or hoarding, with such that make less of it, which is collected all the time or never, or wasteful, for one whose handshakes make garbage; or restarts, for a server that starts itself anew; or a transport of transports.go, for handshakes over that, whose clients
 // are late; or silent, for as many handshakes that never end as the second argument says.
 package main
 
@@ -68,7 +68,7 @@ func main() {
 	run(os.Args[1:])
 }
 
-var works = map[string]func(){"busy": spin, "littering": litter, "collecting": pace, "hoarding": pace}
+var works = map[string]func(){"busy": spin, "littering": litter, "collecting": pace, "hoarding": pace, "wasteful": pace}
 
 // By how many percent what is kept may grow until it is collected: never at -1.
 var growths = map[string]int{"collecting": 1, "hoarding": -1}
@@ -90,10 +90,10 @@ func run(words []string) {
 		hold()
 		debug.SetGCPercent(growth)
 	}
-	if work := works[words[0]]; work != nil {
+	if works[words[0]] != nil {
 		working, _ := strconv.Atoi(words[1])
 		signing, _ := time.ParseDuration(words[2])
-		serveBusy(work, working, signing)
+		serveBusy(words[0], working, signing)
 		return
 	}
 	if words[0] == "restarts" {

@@ -28,16 +28,16 @@ LATE_S = 0.05
 
 @contextmanager
 def server(
-    name: str, working: int = 0, signing: str = "0s", *, work: str = "busy", before: Sequence[str] = ()
+    name: str, working: int = 0, signing: str = "0s", *, work: str = "busy", before: Sequence[str] = (), growth: str = "100"
 ) -> Iterator[tuple[int, int]]:
     """A server on one processor at a time, with so many goroutines at such a work (of tests/go/main.go), whose key works for so
-    long: its PID and port. `before`: a command that becomes the server."""
+    long: its PID and port. `before`: a command that becomes the server; `growth`: its GOGC."""
     process = subprocess.Popen(
         [*before, str(built(name)), work, str(working), signing],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"GOMAXPROCS": "1"},
+        env=os.environ | {"GOMAXPROCS": "1", "GOGC": growth},
     )
     try:
         assert process.stdout
@@ -100,6 +100,25 @@ def test_goroutines_that_help_with_collections_are_told_and_without_any_they_giv
         parts, rules = sums(shakes), {diagnosis.rule.name for diagnosis in said(shakes)}
         assert (parts.get("assists", 0) > 0) == (work == "collecting")
         assert "assists" not in rules or parts["assists"] > 0.04 * parts["client_wait"]
+
+
+@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize("growth", ["1", "off"])
+def test_help_that_clients_feel_is_told_and_the_same_garbage_without_collections_is_not(name: str, growth: str) -> None:
+    """Handshakes whose garbage has a hundredth of what is kept for its room, or all that it wants."""
+    with server(name, work="wasteful", growth=growth) as (pid, port), Shakes(pid, options=("--exact",)) as shakes:
+        felt = [felt_ns(port) for _ in range(2 * TIMES)]
+    assert {single["ending"] for single in shakes.singles} == {"success"}
+    assert len(shakes.singles) == len(felt)
+    assert not any(shakes.document["losses"].values())
+    parts, rules = sums(shakes), {diagnosis.rule.name for diagnosis in said(shakes)}
+    assert all("callbacks" in single["parts_ns"] for single in shakes.singles)
+    assert all(single["parts_ns"].get("assists", 0) <= single["parts_ns"]["calls"] for single in shakes.singles)
+    assert ("assists" in rules) == (growth == "1")
+    if growth == "off":
+        assert "assists" not in parts
+    else:
+        assert 0.1 * sum(felt) < parts["assists"] < sum(felt)
 
 
 def test_a_quota_that_holds_a_go_program_is_told() -> None:

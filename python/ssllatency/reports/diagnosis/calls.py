@@ -88,7 +88,8 @@ def callbacks(case: Case) -> Evidence | None:
 def assists(case: Case) -> Evidence | None:
     """A notable part of what clients wait for goes to collections of garbage, which goroutines in handshakes help with."""
     times_ns = case.ns(Part.ASSISTS)
-    if not case.is_much(_ASSISTS_FLOOR_NS, times_ns, _ASSISTS, case.slowest_ns(Part.ASSISTS)):
+    slowest_ns, weight = case.slowest_ns(Part.ASSISTS), case.weight(Part.ASSISTS)
+    if not case.is_much(_ASSISTS_FLOOR_NS, times_ns, _ASSISTS, slowest_ns, weight):
         return None
     words = "goroutines in handshakes help collections of garbage, before they may allocate"
     return Evidence(f"{case.of_wait(times_ns)} {words}", case.share(Part.ASSISTS))

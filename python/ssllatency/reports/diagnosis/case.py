@@ -103,13 +103,18 @@ class Case:
     def much(self, floor_ns: int, *parts: Part) -> bool:
         """Whether these parts are much of what clients wait for, and no less than `floor_ns` a handshake: with its slowest
         handshake like the others as well, as a single stall says nothing about those."""
-        return self.is_much(floor_ns, self.ns(*parts), slowest_ns=self.slowest_ns(*parts))
+        return self.is_much(floor_ns, self.ns(*parts), slowest_ns=self.slowest_ns(*parts), weight=self.weight(*parts))
 
-    def is_much(self, floor_ns: float, time_ns: float, fraction: float = MUCH, slowest_ns: int = 0) -> bool:
-        """Whether so much time in all is, and would be if the handshake that had `slowest_ns` of it were like the others."""
-        others_ns = ratio(time_ns - slowest_ns, self.count - 1)
+    def weight(self, *parts: Part) -> float:
+        """The number of handshakes that each one stands for in which these parts were watched."""
+        return self.count / self.phased if self.phased and {*parts} & {*SAMPLED} else 1
+
+    def is_much(self, floor_ns: float, time_ns: float, fraction: float = MUCH, slowest_ns: int = 0, weight: float = 1) -> bool:
+        """Whether so much time in all is, and would be if the handshake that had `slowest_ns` of it were like the others. Where
+        that one stands for `weight` handshakes, the estimate has all of these have as much."""
+        others_ns = max(0, ratio(time_ns - weight * slowest_ns, self.count - weight))
         stall_ns = max(0, slowest_ns - others_ns)
-        left_ns = time_ns - stall_ns
+        left_ns = time_ns - weight * stall_ns
         return self.count > 0 and left_ns >= floor_ns * self.count and left_ns >= fraction * (self.wait_ns - stall_ns)
 
     def of_wait(self, time_ns: float) -> str:

@@ -14,7 +14,7 @@ from tests.unit.reports.diagnosis.cases import Judge, alike, failed, gone, measu
 from tests.unit.reports.diagnosis.told import MEANWHILE, names, told
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 
-from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Label, Part
+from ssllatency.model.handshakes import NO, PHASES, SAMPLED, WAITS, YES, Fact, Label, Part
 from ssllatency.reports.diagnosis import calls, failures, network, offload, queue
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, diagnose, diagnoses
@@ -169,6 +169,23 @@ def test_a_single_stall_is_no_cause(stall: dict[str, float], rule: Judge) -> Non
     prompt, stalled = alike(98, facts=facts, rest=0.4), alike(1, facts=facts, rest=0.4 + stall.pop("rest", 0), **stall)
     assert diagnose(handshakes_of([*prompt, *stalled])) == []
     assert rule(Case(handshakes_of([*prompt, *stalled * 2])))
+
+
+@pytest.mark.parametrize("part", SAMPLED)
+def test_a_single_stall_among_the_watched_is_no_cause(part: Part) -> None:
+    """Each of those stands for ten handshakes, whose stalls were never seen; two of them are told."""
+    name = str(part)
+    watched, stalled = alike(28, rest=12, **{name: 0.01}), alike(1, rest=12, **{name: 300})
+    unwatched = alike(270, facts={Fact.UNPHASED: 1}, rest=20)
+    rule = calls.assists if part is Part.ASSISTS else getattr(calls, name)
+    assert rule(Case(handshakes_of([*watched, *stalled, *alike(1, rest=12), *unwatched]))) is None
+    assert rule(Case(handshakes_of([*watched, *stalled * 2, *unwatched])))
+
+
+@pytest.mark.parametrize(("watched", "told"), [(1, False), (2, True)])
+def test_one_watched_handshake_does_not_speak_for_all(watched: int, told: bool) -> None:
+    shakes = [*alike(watched, rest=1, callbacks=11), *alike(64 - watched, facts={Fact.UNPHASED: 1}, rest=12)]
+    assert bool(calls.callbacks(Case(handshakes_of(shakes)))) == told
 
 
 def up_to(most_ms: float) -> st.SearchStrategy[float]:
