@@ -16,6 +16,7 @@ _ALSO_WITH_DEBIAN_13 = ("6.12", "sid")
 _LAZY = (6, 13)  # the first Linux with preempt=lazy
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
+GO = ("Go", "Go parts")
 _SELECTED = (
     *("doctor", "programs load", "private stacks", "sites"),
     *("trace", "handshakes", "late to write", "snoop", "record", "budget", "reload", "kTLS"),
@@ -23,7 +24,7 @@ _SELECTED = (
 _COUNTS = (
     *("trace perf", "trace multi", "trace session"),
     *("links process", "links shared", "links process perf", "links shared perf"),
-    *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later", "Go"),
+    *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later", *GO),
 )
 ENGINES = ("engine bcc", "engine bpftrace")
 SIGNED = ("signed return addresses",)
@@ -81,10 +82,12 @@ def _guests(selection: str, architecture: str) -> list[Plan]:
 def _selected(kernel: Installed) -> list[Plan]:
     """What CI has time for: a guest of each kernel, which ends with a minute of stress.
 
-    Left to "all": the trace alone, as the one of the budget counts as much, and the recording, which differs by no kernel.
+    Left to "all": the trace alone, as the one of the budget counts as much, the recording, which differs by no kernel, and Go
+    on all but the first kernel.
     """
-    checks = tuple(check for check in _SELECTED if check not in ("trace", "record"))
-    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*checks, "stress"), 1200)]
+    checks = [check for check in _SELECTED if check not in ("trace", "record")]
+    checks += GO if kernel.name == CI[0] else ()
+    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*checks, "stress"), 1320)]
 
 
 def _everything(kernel: Installed) -> list[Plan]:

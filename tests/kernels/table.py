@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.kernels.machine import FOLDER, TOP
 from tests.kernels.packages import version_of
-from tests.kernels.plans import DEBIAN_12, DEBIAN_13, ENGINES, LEAVINGS, ODD, RIGHTS, SIGNED
+from tests.kernels.plans import DEBIAN_12, DEBIAN_13, ENGINES, GO, LEAVINGS, ODD, RIGHTS, SIGNED
 from tests.kernels.results import Outcome
 
 PAGE = TOP / "docs" / "use" / "kernels.md"
@@ -34,7 +34,7 @@ _COLUMNS = {
     "each way of attaching": ("trace perf", "trace multi", "trace session"),
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),
     "later processes, threads": ("reload", "reload perf", "threads", "threads links process", "started later"),
-    "Go": ("Go",),
+    "Go": GO,
     "kTLS": ("kTLS",),
     "rights, seccomp": RIGHTS,
     "engines bcc, bpftrace": ENGINES,

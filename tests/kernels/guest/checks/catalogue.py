@@ -75,6 +75,7 @@ CHECKS: dict[str, Check] = {
     "started later": targets.started_later,
     "late to write": targets.late_to_write,
     "Go": go_program.counted,
+    "Go parts": go_program.parts_told,
     "kTLS": kernel_tls.counted,
     "engine bcc": engines.by_bcc,
     "engine bpftrace": engines.by_bpftrace,
