@@ -6,16 +6,34 @@ from __future__ import annotations
 
 import sys
 
+TYPE_CHECKING = False  # typing itself takes longer to bring in than all that is needed here
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
 _INTERRUPTED = 130  # as shells have it
+_AGAIN_S = 0.001
 
 
 def main() -> None:
     """Runs the command, and ends this process with its exit status."""
+    sys.unraisablehook = _interrupt_again
     try:
         status = _run()
     except KeyboardInterrupt:  # before there was anything to end
         status = _INTERRUPTED
     sys.exit(status)
+
+
+def _interrupt_again(unraisable: UnraisableHookArgs) -> None:
+    """Has a Ctrl-C come once more, a moment later, that came where Python can raise nothing as in the callback
+    that it calls when a module has been brought in."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    import signal  # not before Ctrl-C is caught
+
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
 
 def _run() -> int:
