@@ -302,6 +302,8 @@ struct ssll_datagrams {
 	__u64 since_ns;
 	__u32 port;    /* the first one; 0: none so far */
 	__u32 several; /* 1: there is another */
+	__u32 tells;   /* 1: its handshakes tell the IDs of their connections, so that what it sends is looked at */
+	__u32 pad;
 };
 
 enum ssll_quic_size {
@@ -676,8 +678,8 @@ struct ssll_handshake_counters {
 	__u64 without_socket;     /* handshakes of servers of which no socket is known */
 	__u64 slept_of_go;        /* handshakes that `slept` counts, of goroutines */
 	__u64 watches_datagrams_ns; /* written by user space: since when it is told what is received; 0: it isn't */
-	__u64 without_port;         /* handshakes of servers over QUIC whose port wasn't known, though packets were watched */
-	__u64 over_quic;            /* handshakes of servers over QUIC */
+	__u64 without_port;         /* handshakes of servers over QUIC whose port wasn't known, nor would packets tell it */
+	__u64 over_quic;            /* handshakes of servers over QUIC, whose library may tell IDs of connections */
 	__u64 watches_packets_ns;   /* written by user space: since when it is told what is sent; 0: it isn't, 1: it can't be */
 	__u64 ahead_since_ns;       /* since when the next is the least distance from the scheduler's clock to this one, */
 	__u64 ahead_ns;             /* which is a little more where the thread had run for a little, */
@@ -700,7 +702,7 @@ _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
 _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
-_Static_assert(sizeof(struct ssll_datagrams) == 16, "datagrams");
+_Static_assert(sizeof(struct ssll_datagrams) == 24, "datagrams");
 _Static_assert(sizeof(struct ssll_quic_id) == 28, "quic id");
 _Static_assert(sizeof(struct ssll_quic_name) == 40, "quic name");
 _Static_assert(sizeof(struct ssll_quic_peer) == 24, "quic peer");

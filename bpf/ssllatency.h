@@ -430,6 +430,7 @@ struct ssll_library {
 	__s32 attached;    /* 1: at all its sites; until then calls end there that couldn't be seen to begin */
 	__s32 deadline;    /* Go: the itab of the error of a deadline minus that of a *net.OpError; 0 not known */
 	__s32 sent;        /* Go: where a connection keeps why it writes no more, as an alert that it sent; -1 not known */
+	__s32 tells_ids;   /* 1: a site of it tells the IDs of a server's connections over QUIC */
 	struct ssll_path paths[SSLL_PLACES]; /* by enum ssll_place_of; none where nothing is labelled */
 	__u32 types[SSLL_GO_TYPES];          /* Go: the hash of each type, 0 where the program doesn't have it */
 	__s32 fields[SSLL_GO_FIELDS];        /* Go: where records have each field, 0 where that isn't known */
@@ -499,7 +500,7 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_library) == 64 + 20 * SSLL_PLACES + 4 * SSLL_GO_TYPES + 4 * SSLL_GO_FIELDS, "library");
+_Static_assert(sizeof(struct ssll_library) == 68 + 20 * SSLL_PLACES + 4 * SSLL_GO_TYPES + 4 * SSLL_GO_FIELDS, "library");
 _Static_assert(sizeof(struct ssll_goroutine_key) == 16, "goroutine key");
 _Static_assert(sizeof(struct ssll_frame) == 24, "frame");
 _Static_assert(sizeof(struct ssll_goroutine) == 16 + 24 * SSLL_FRAMES, "goroutine");

@@ -24,11 +24,16 @@ struct {
 	__type(value, struct ssll_datagrams);
 } datagrams SEC(".maps");
 
-static __always_inline void watch_datagrams(__u32 tgid)
+/* The process that runs serves over QUIC. `tells`: by a library whose handshakes tell the IDs of their connections. */
+static __always_inline void watch_datagrams(__u32 tgid, bool tells)
 {
-	struct ssll_datagrams none = {.since_ns = bpf_ktime_get_ns()};
+	struct ssll_datagrams none = {.since_ns = bpf_ktime_get_ns(), .tells = tells};
+	struct ssll_datagrams *seen = bpf_map_lookup_elem(&datagrams, &tgid);
 
-	bpf_map_update_elem(&datagrams, &tgid, &none, BPF_NOEXIST);
+	if (!seen)
+		bpf_map_update_elem(&datagrams, &tgid, &none, BPF_NOEXIST);
+	else if (tells)
+		seen->tells = 1;
 }
 
 /* The port at which a handshake came in that began then, over QUIC; 0 where that isn't known. */
@@ -38,11 +43,7 @@ static __always_inline __u32 port_of_datagrams(__u64 began_ns)
 	__u32 tgid = this_process();
 	struct ssll_datagrams *seen = bpf_map_lookup_elem(&datagrams, &tgid);
 
-	if (!seen) {
-		watch_datagrams(tgid);
-		return 0;
-	}
-	if (!watched_ns || began_ns < watched_ns + WATCHED_LONG_NS || began_ns < seen->since_ns + WATCHED_LONG_NS)
+	if (!seen || !watched_ns || began_ns < watched_ns + WATCHED_LONG_NS || began_ns < seen->since_ns + WATCHED_LONG_NS)
 		return 0;
 	return *(volatile __u32 *)&seen->several ? 0 : seen->port;
 }

@@ -172,12 +172,15 @@ static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u
 static __noinline __u32 label_quic(__u64 ssl, __u64 began_ns, struct ssll_labels *labels)
 {
 	__u64 watched_ns = *(volatile __u64 *)&handshake_counters.watches_packets_ns;
+	struct ssll_library *library = library_of(labels->library);
+	bool tells = library && library->tells_ids;
 	struct ssll_endpoint endpoint = {};
-	__u32 port, tgid = this_process();
+	__u32 port;
 
-	count(&handshake_counters.over_quic);
-	if (!bpf_map_lookup_elem(&datagrams, &tgid))
-		watch_datagrams(tgid);
+	if (tells)
+		count(&handshake_counters.over_quic);
+	if (tells || is_asked_for(SSLL_LABEL_PORT))
+		watch_datagrams(this_process(), tells);
 	if (take_quic_peer(ssl, began_ns, &endpoint)) {
 		set_endpoint(labels, &endpoint);
 		if (!is_asked_for(SSLL_LABEL_PORT))
@@ -186,7 +189,7 @@ static __noinline __u32 label_quic(__u64 ssl, __u64 began_ns, struct ssll_labels
 	}
 	if (!is_asked_for(SSLL_LABEL_PORT))
 		return 0;
-	if (watched_ns && began_ns > watched_ns + WATCHED_LONG_NS)
+	if (!tells || (watched_ns && began_ns > watched_ns + WATCHED_LONG_NS))
 		count(&handshake_counters.without_port);
 	port = port_of_datagrams(began_ns);
 	if (port)

@@ -49,8 +49,7 @@ static __noinline int tell_quic_id(__u64 ssl, __u64 began_ns, __u64 parameters)
 	        bpf_map_update_elem(&quic_peers, &name.id, &unknown, BPF_NOEXIST))
 		return 0;
 	bpf_map_update_elem(&quic_names, &key, &name, BPF_ANY);
-	if (!bpf_map_lookup_elem(&datagrams, &key.tgid))
-		watch_datagrams(key.tgid);
+	watch_datagrams(key.tgid, true);
 	return 0;
 }
 
@@ -107,8 +106,9 @@ static __noinline int note_packet_of_server(const struct sk_buff___sent *buffer)
 static __always_inline int note_packet(__u64 buffer)
 {
 	__u32 tgid = this_process();
+	struct ssll_datagrams *server = bpf_map_lookup_elem(&datagrams, &tgid);
 
-	if (!bpf_map_lookup_elem(&datagrams, &tgid) || !may_have_long_header((const struct sk_buff___sent *)buffer))
+	if (!server || !server->tells || !may_have_long_header((const struct sk_buff___sent *)buffer))
 		return 0;
 	return note_packet_of_server((const struct sk_buff___sent *)buffer);
 }

@@ -709,10 +709,12 @@ class Datagrams(ctypes.Structure):
         ("since_ns", ctypes.c_uint64),
         ("port", ctypes.c_uint32),
         ("several", ctypes.c_uint32),
+        ("tells", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Datagrams) == 16
+assert ctypes.sizeof(Datagrams) == 24
 
 
 class Endpoint(ctypes.Structure):
@@ -1072,13 +1074,14 @@ class Library(ctypes.Structure):
         ("attached", ctypes.c_int32),
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
+        ("tells_ids", ctypes.c_int32),
         ("paths", Path * 37),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 896
+assert ctypes.sizeof(Library) == 900
 
 
 class MixKey(ctypes.Structure):
@@ -1346,7 +1349,7 @@ MAPS = {
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "goroutines_taken": MapShape(2, 4, 8, 1024, 1024),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 896, 256, 0),
+    "libraries": MapShape(2, 4, 900, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "other_series": MapShape(1, 8, 4688, 1, 0),

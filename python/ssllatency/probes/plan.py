@@ -266,6 +266,11 @@ class HandshakeSites:
     missing: tuple[MissingPart, ...] = ()
     code: tuple[CodeRange, ...] = ()
 
+    @property
+    def tells_ids(self) -> bool:
+        """Whether a site tells the IDs of a server's connections over QUIC."""
+        return bool(self.transcript or self.parameters)
+
     def probes(self) -> Iterator[Probe]:
         """All sites."""
         for call in (*self.calls, *self.transport, *self.collections):

@@ -208,6 +208,7 @@ class Attachment:
                 remember=remembers_sides(image.plan),
                 companion=self._companions and image.companion,
                 attached=attached,
+                tells_ids=image.plan.handshake.tells_ids,
             )
             libraries.update(ctypes.c_uint32(index), record)
 
@@ -391,6 +392,11 @@ class Attachment:
     def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
         """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
         self._probes.add_programs(self.images, more)
+
+    def remove_programs(self, programs: Collection[str]) -> bool:
+        """Removes these programs, which `attach_more` was given sites for, from all sites, later files' as well. Returns
+        whether they are gone: perf events, which the kernel takes long to end, stay."""
+        return self._probes.remove_programs(programs)
 
     def site_in(self, number: int) -> int | None:
         """The place of a site in the image of that number that is attached; None where nothing is attached to it."""

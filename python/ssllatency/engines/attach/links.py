@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from ssllatency.engines.attach.images import may_be_one_file
@@ -102,6 +103,7 @@ class Linker:
     each_process: bool
     _of_process: dict[int, list[Closable]] = field(default_factory=lambda: defaultdict(list))
     _of_file: dict[str, list[Closable]] = field(default_factory=lambda: defaultdict(list))
+    _of_program: dict[str, list[Closable]] = field(default_factory=lambda: defaultdict(list))
 
     def attach(
         self, image: TracedImage, program: str, sites: Sites, *, at_return: bool = False, session: bool = False
@@ -122,28 +124,36 @@ class Linker:
                 raise _refusal(error, image, self.method) from None
             links.extend(made)
             self._of_file[image.file].extend(made)
+            self._of_program[program].extend(made)
             if pid:
                 self._of_process[pid].extend(made)
         return links
 
     def take_from(self, pids: Iterable[int]) -> list[Closable]:
         """The links that these processes had of their own, for the caller to close; each is given once."""
-        return self._forgotten([link for pid in pids for link in self._of_process.pop(pid, [])], self._of_file)
+        links = [link for pid in pids for link in self._of_process.pop(pid, [])]
+        return self._forgotten(links, self._of_file, self._of_program)
 
     def take_from_file(self, file: str) -> list[Closable]:
         """The links to that file, for the caller to close; each is given once."""
-        return self._forgotten(self._of_file.pop(file, []), self._of_process)
+        return self._forgotten(self._of_file.pop(file, []), self._of_process, self._of_program)
+
+    def take_of_programs(self, programs: Iterable[str]) -> list[Closable]:
+        """The links of these programs, for the caller to close; each is given once."""
+        links = [link for program in programs for link in self._of_program.pop(program, [])]
+        return self._forgotten(links, self._of_process, self._of_file)
 
     def forget(self) -> None:
         """Takes it that all links are closed."""
         self._of_process.clear()
         self._of_file.clear()
+        self._of_program.clear()
 
     @staticmethod
-    def _forgotten(links: list[Closable], elsewhere: Mapping[Any, list[Closable]]) -> list[Closable]:
+    def _forgotten(links: list[Closable], *elsewhere: Mapping[Any, list[Closable]]) -> list[Closable]:
         """The links, which are also listed elsewhere, without those entries."""
         gone = set(map(id, links))
-        for listed in elsewhere.values() if gone else ():
+        for listed in chain.from_iterable(each.values() for each in elsewhere) if gone else ():
             listed[:] = [link for link in listed if id(link) not in gone]
         return links
 

@@ -98,7 +98,8 @@ class Probing:
         self.exit_links += out
         self._entry_links += into
         for number, sites in enumerate(images):
-            self._offsets.update((sites.image.file, offset) for offset in _offsets(number, sites, more))
+            for offset in _offsets(number, sites, more):
+                self._offsets.setdefault(sites.image.file, offset)  # programs that are attached later may be removed before
 
     def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
         names, attach = self._programs.of(sites.image), self._linker.attach
@@ -158,6 +159,16 @@ class Probing:
 
             self._closer = self._closer or ThreadPoolExecutor(1)
             self._closer.submit(close_all, ended)
+
+    def remove_programs(self, programs: Iterable[str]) -> bool:
+        """Removes these programs, which aren't those of functions, from all files. Returns whether they are gone: perf events
+        stay."""
+        if self.by_perf_events:
+            return False
+        links = self._linker.take_of_programs(programs)
+        self.take_out(links)
+        close_all(links)
+        return True
 
     def leave(self, file: str) -> None:
         """Removes what is attached to that file, at once."""

@@ -153,9 +153,10 @@ def library_record(
     remember: bool = False,
     companion: bool = False,
     attached: bool = True,
+    tells_ids: bool = False,
 ) -> abi.Library:
     """A library as the kernel side knows it: the offsets, -1 for one that isn't known, and the ways to what labels handshakes.
-    `companion` as in TracedImage; `attached`: all of its sites are."""
+    `companion` as in TracedImage; `attached`: all of its sites are; `tells_ids` as in HandshakeSites."""
 
     def offset(value: int | None) -> int:
         return -1 if value is None else value
@@ -178,6 +179,7 @@ def library_record(
         attached=int(attached),
         deadline=offsets.deadline or 0,
         sent=offset(offsets.sent),
+        tells_ids=int(tells_ids),
     )
     for number, type_hash in enumerate(offsets.go_types):
         record.types[number] = type_hash

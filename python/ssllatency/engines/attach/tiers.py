@@ -94,6 +94,10 @@ class TierProbes:
         }
         self._last.add([ImageSites(image, [], [], [], [], []) for image in images], kept)
 
+    def remove_programs(self, programs: Collection[str]) -> bool:
+        """Removes those of these programs. Returns whether they are gone: perf events stay."""
+        return self._last.remove_programs(programs)
+
     def add_link(self, link: Closable) -> None:
         """Takes a link that goes with those that stay longest."""
         self._last.exit_links.append(link)

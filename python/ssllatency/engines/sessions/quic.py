@@ -12,9 +12,8 @@ from contextlib import suppress
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.program_choice import DATAGRAMS, PACKETS
+from ssllatency.engines.attach.program_choice import DATAGRAMS, PACKETS, PROGRAMS_OF_QUIC
 from ssllatency.engines.attach.sites import Sites
-from ssllatency.engines.base import AttachError
 from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.engines.bpf.running import exists
 from ssllatency.errors import SsllatencyError
@@ -40,8 +39,9 @@ def make_room(loaded: Loadable, in_flight: int) -> None:
 
 
 class QuicServers:
-    """The servers of QUIC among the traced processes. Nothing is watched before one was seen. `watched`: whether the sites are
-    attached that tell the IDs of connections, then of later files as well."""
+    """The servers of QUIC among the traced processes. What tells the IDs of their connections, and what is sent, is watched
+    from when one was seen whose library may tell them, until a while after the last one has ended. `watched`: whether the sites
+    are attached that tell IDs, then of later files as well."""
 
     def __init__(self, attachment: Attachment, *, ports: bool, wanted: bool) -> None:
         """`ports`: whether they are asked for; `wanted`: whether they are of use, or peers are."""
@@ -61,51 +61,55 @@ class QuicServers:
         """To be called several times a second; `sites` gives those that tell IDs."""
         if not self._wanted:
             return
-        if not self.watched and self._counters.over_quic:
-            self._watch_ids(sites)
         if self._counters.over_quic > self._seen and not self._packets and self._counters.watches_packets_ns != _CANT_BE:
-            self._watch_packets()
-        elif self._packets:
+            self._watch(sites)
+        elif self._packets or self._counters.without_port:
             self._tend()
         if self._ports and self._counters.without_port and not self._datagrams_tried:
             self._watch_datagrams()
 
-    def _watch_ids(self, sites: SitesOfAll) -> None:
-        self.watched = True  # of later files as well
-        try:
-            self._attachment.attach_more(sites())
-        except AttachError:
-            self._counters.watches_packets_ns = _CANT_BE
-
-    def _watch_packets(self) -> None:
+    def _watch(self, sites: SitesOfAll) -> None:
         try:
             self._packets.append(self._attachment.attach_tracepoint(PACKETS))
+            if not self.watched:
+                self._attachment.attach_more(sites())
         except (OSError, SsllatencyError):
+            self._attachment.remove_links(self._packets)
             self._counters.watches_packets_ns = _CANT_BE
             return
+        self.watched = True
         self._nobody_since_s = math.inf
         self._counters.watches_packets_ns = time.monotonic_ns()
 
     def _tend(self) -> None:
-        """Every packet of the machine costs something: not for long where no server of QUIC is left."""
+        """Every packet of the machine costs something, and so does each message of a handshake in these libraries: not for long
+        where no server of QUIC is left."""
         now_s = time.monotonic()
         if now_s < self._look_s:
             return
         self._look_s = now_s + _LOOK_S
+        seen = self._counters.over_quic  # before: who comes from here on counts as not seen
         serving = self._serving()
         gone = {pid for pid in serving if not exists(pid)}
         self.forget(gone)
-        if len(gone) < len(serving):
+        if any(tells for pid, tells in serving.items() if pid not in gone):
             self._nobody_since_s = math.inf
             return
         self._nobody_since_s = min(self._nobody_since_s, now_s)
-        if now_s - self._nobody_since_s >= _LINGER_S:
-            self._seen = self._counters.over_quic
-            self._counters.watches_packets_ns = 0
-            self._attachment.remove_links(self._packets)
+        if self._packets and now_s - self._nobody_since_s >= _LINGER_S:
+            self._seen = seen
+            self._rest()
 
-    def _serving(self) -> list[int]:
-        return [int.from_bytes(raw_pid, "little") for raw_pid, _ in self._processes.items()]
+    def _rest(self) -> None:
+        """Perf events stay, whose program ends at once where packets aren't watched."""
+        self._counters.watches_packets_ns = 0
+        self._attachment.remove_links(self._packets)
+        self.watched = not self._attachment.remove_programs(PROGRAMS_OF_QUIC)
+
+    def _serving(self) -> dict[int, bool]:
+        """The processes that serve over QUIC, each with whether what it sends is looked at."""
+        records = ((raw_pid, abi.Datagrams.from_buffer_copy(record)) for raw_pid, record in self._processes.items())
+        return {int.from_bytes(raw_pid, "little"): bool(record.tells) for raw_pid, record in records}
 
     def _watch_datagrams(self) -> None:
         """For servers of which what is sent doesn't tell, as their libraries' code doesn't show the IDs. Each datagram that is
