@@ -83,6 +83,14 @@ int at_message(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
+int at_parameters(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
+	return note_parameters(argument(ctx, 0));
+}
+
+SEC("uprobe")
 int at_go_parameters(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);

@@ -363,7 +363,10 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_SENT_SLOT = 34,         /* which of the slots was chosen, from what that function is called with; */
 	SSLL_PLACE_OF_NEXT_SLOT = 35,         /* from a slot, the next, */
 	SSLL_PLACE_OF_SLOT_CERTIFICATES = 36, /* and its stack */
-	SSLL_PLACES = 37,
+	/* From what the function that adds a server's transport parameters of QUIC is called with, where they are; */
+	SSLL_PLACE_OF_QUIC_PARAMETERS = 37,
+	SSLL_PLACE_OF_QUIC_PARAMETERS_LENGTH = 38, /* and how many bytes */
+	SSLL_PLACES = 39,
 };
 
 /* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */

@@ -75,6 +75,30 @@ static __always_inline int note_message(__u64 message, __u64 length)
 	return tell_quic_id(thread->ssl, handshake->began_ns, parameters);
 }
 
+/* BoringSSL adds this side's transport parameters to a message. They aren't in a structure of the connection's, but in one that
+ * is gone once the handshake is over. */
+static __always_inline int note_parameters(__u64 from)
+{
+	struct ssll_handshake *handshake;
+	struct ssll_library *library;
+	struct ssll_thread *thread;
+	__u64 at = 0, length = 0;
+	bool server = false;
+
+	if (!watches_packets())
+		return 0;
+	thread = find_thread();
+	handshake = handshake_of_thread(thread);
+	library = handshake ? library_of(handshake->library) : NULL;
+	if (!thread || !library || !read_side(thread->ssl, library, &server) || !server ||
+	        !read_place(from, library, SSLL_PLACE_OF_QUIC_PARAMETERS, &at) ||
+	        !read_place(from, library, SSLL_PLACE_OF_QUIC_PARAMETERS_LENGTH, &length))
+		return 0;
+	if (length > MOST_MESSAGE_BYTES || at >> 48)
+		return 0;
+	return tell_quic_id(thread->ssl, handshake->began_ns, at << 16 | length);
+}
+
 /* A server of QUIC sends a packet. */
 static __noinline int note_packet_of_server(const struct sk_buff___sent *buffer)
 {

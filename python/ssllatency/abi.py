@@ -377,7 +377,9 @@ class PlaceOf(IntEnum):
     SENT_SLOT = 34
     NEXT_SLOT = 35
     SLOT_CERTIFICATES = 36
-    PLACES = 37
+    QUIC_PARAMETERS = 37
+    QUIC_PARAMETERS_LENGTH = 38
+    PLACES = 39
 
 
 class ProcessSlot(IntEnum):
@@ -1075,13 +1077,13 @@ class Library(ctypes.Structure):
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
         ("tells_ids", ctypes.c_int32),
-        ("paths", Path * 37),
+        ("paths", Path * 39),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 900
+assert ctypes.sizeof(Library) == 940
 
 
 class MixKey(ctypes.Structure):
@@ -1349,7 +1351,7 @@ MAPS = {
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "goroutines_taken": MapShape(2, 4, 8, 1024, 1024),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 900, 256, 0),
+    "libraries": MapShape(2, 4, 940, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "other_series": MapShape(1, 8, 4688, 1, 0),

@@ -222,6 +222,7 @@ def _handshake(field: Field, file_size: int) -> HandshakeSites:
         signs=_entry(record["signs"], file_size),
         transcript=_entry(record["transcript"], file_size),
         parameters=tuple(_bare_probe(probe, file_size, Role.EXIT) for probe in record["parameters"].items(_MOST_ITEMS)),
+        adds_parameters=_entry(record["adds_parameters"], file_size),
         labels={label.name().text(_LONGEST_TEXT): _path(label) for _, label in record["labels"].members()},
         missing=tuple(_missing_part(missing) for missing in record["missing"].items(_MOST_ITEMS)),
         code=_code_ranges(record["code"], file_size),

@@ -248,7 +248,9 @@ class HandshakeSites:
     for a handshake, with what leads to its certificates in the first argument's register, and the algorithm's code point in the
     fifth's; `transcript` is the entry of the function that adds a message to a handshake's transcript, with its address and its
     length in the second and third argument's registers; `parameters` are the returns of the function that gives the transport
-    parameters of QUIC, as a slice; `labels` are fields of a connection by name; `code` holds every site.
+    parameters of QUIC, as a slice; `adds_parameters` is the entry of the function that adds them to a server's message, with
+    what leads to them by the labels "quic_parameters" and "quic_parameters_length" in the first argument's register;
+    `labels` are fields of a connection by name; `code` holds every site.
     """
 
     calls: tuple[PhaseCall, ...] = ()
@@ -262,6 +264,7 @@ class HandshakeSites:
     signs: Probe | None = None
     transcript: Probe | None = None
     parameters: tuple[Probe, ...] = ()
+    adds_parameters: Probe | None = None
     labels: Mapping[str, FieldPath] = field(default_factory=dict)
     missing: tuple[MissingPart, ...] = ()
     code: tuple[CodeRange, ...] = ()
@@ -269,7 +272,7 @@ class HandshakeSites:
     @property
     def tells_ids(self) -> bool:
         """Whether a site tells the IDs of a server's connections over QUIC."""
-        return bool(self.transcript or self.parameters)
+        return bool(self.transcript or self.parameters or self.adds_parameters)
 
     def probes(self) -> Iterator[Probe]:
         """All sites."""
@@ -287,6 +290,8 @@ class HandshakeSites:
         if self.transcript:
             yield self.transcript
         yield from self.parameters
+        if self.adds_parameters:
+            yield self.adds_parameters
 
 
 @dataclass(frozen=True)

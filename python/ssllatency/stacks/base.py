@@ -369,6 +369,11 @@ class Stack(Implementation):
         server of QUIC tells; None where it isn't looked for. Unplannable, or ElfError, where it can't be told."""
         return None
 
+    def parameters_function(self, image: Image) -> Function | None:  # noqa: ARG002
+        """The function by which a server adds its transport parameters of QUIC to a message. It is called with what leads to
+        them. None where it isn't looked for. Unplannable, or ElfError, where it can't be told."""
+        return None
+
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """The function that all handshakes go through, in whatever call; None where the library has none. Unplannable where it
         can't be told."""

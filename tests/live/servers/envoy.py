@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Envoy with two workers on the loopback address, and its own statistics of TLS, from its admin endpoint."""
+"""Envoy with two workers on the loopback address, of HTTP/1.1 and of HTTP/3, and its own statistics of TLS, from its admin
+endpoint."""
 
 from __future__ import annotations
 
@@ -37,6 +38,33 @@ static_resources:
           "@type":
             type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: tests
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes: [{{match: {{prefix: /}}, direct_response: {{status: 200, body: {{inline_string: hello}}}}}}]
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+  - stat_prefix: quic
+    address: {{socket_address: {{protocol: UDP, address: 127.0.0.1, port_value: {port}}}}}
+    udp_listener_config: {{quic_options: {{}}, downstream_socket_config: {{prefer_gro: false}}}}
+    filter_chains:
+    - transport_socket:
+        name: envoy.transport_sockets.quic
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport
+          downstream_tls_context:
+            common_tls_context:
+              alpn_protocols: [h3]
+              tls_certificates: [{{certificate_chain: {{filename: {certificate}}}, private_key: {{filename: {key}}}}}]
+      filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type":
+            type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          codec_type: HTTP3
+          stat_prefix: quic
           route_config:
             virtual_hosts:
             - name: all

@@ -17,7 +17,7 @@ _QUIC, _DATAGRAMS = "QUIC", "datagrams"
 _OF_GO_HANDSHAKES = ("at_go_phase", "at_go_phase_end", "at_go_collection", "at_go_collection_end", "at_go_certificate")
 TRACEPOINTS_OF_GO = ("at_receive", "at_send")
 TRACEPOINTS_OF_QUIC = (PACKETS, DATAGRAMS) = ("at_packet", "at_datagram")
-PROGRAMS_OF_QUIC = ("at_message", "at_go_parameters")
+PROGRAMS_OF_QUIC = ("at_message", "at_parameters", "at_go_parameters")
 TRACEPOINTS_ON_DEMAND = (*TRACEPOINTS_OF_GO, *TRACEPOINTS_OF_QUIC, "at_read")
 _GROUPS = {
     **dict.fromkeys((STANDARD.at_return, STANDARD.both), _RETURNS),

@@ -195,9 +195,10 @@ def software_sites(plan: FilePlan) -> Sites:
 def quic_sites(images: Sequence[TracedImage]) -> dict[str, list[Sites]]:
     """The sites of each program, in each of these images, that tell the IDs of connections over QUIC."""
     plans = [image.plan.handshake for image in images]
-    transcripts = [[site(plan.transcript)] if plan.transcript else [] for plan in plans]
-    parameters = [[site(probe) for probe in plan.parameters] for plan in plans]
-    return dict(zip(PROGRAMS_OF_QUIC, (transcripts, parameters), strict=True))
+    messages = [[site(plan.transcript)] if plan.transcript else [] for plan in plans]
+    added = [[site(plan.adds_parameters)] if plan.adds_parameters else [] for plan in plans]
+    returned = [[site(probe) for probe in plan.parameters] for plan in plans]
+    return dict(zip(PROGRAMS_OF_QUIC, (messages, added, returned), strict=True))
 
 
 def batch_sites(plan: FilePlan) -> Sites:

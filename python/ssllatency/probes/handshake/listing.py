@@ -86,6 +86,8 @@ def _rows(sites: HandshakeSites, costs: HitCosts) -> Iterator[tuple[str, ...]]:
         yield ("signature", "", f"{costs.of(sites.signs.cost)}", "entry", *_site(sites.signs), "")
     if sites.transcript:
         yield ("quic", "", f"{costs.of(sites.transcript.cost)}", "entry", *_site(sites.transcript), "")
+    if sites.adds_parameters:
+        yield ("quic", "", f"{costs.of(sites.adds_parameters.cost)}", "entry", *_site(sites.adds_parameters), "")
     for each in sites.parameters:
         yield ("quic", "", f"{costs.of(each.cost)}", "exit", *_site(each), _depth(each))
     if sites.wake:

@@ -58,6 +58,7 @@ def plan_handshake(image: Image, settings: PlanSettings = DEFAULTS) -> Handshake
             wake=planner.entries.get("wake"),
             signs=planner.entries.get("signs"),
             transcript=planner.entries.get("transcript"),
+            adds_parameters=planner.entries.get("parameters"),
             labels=stack.labels(image) if called(libraries) else {},
             missing=tuple(planner.missing),
         ),
@@ -86,6 +87,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
     wake = plan.wake if plan.wake and confirmed("offload", plan.wake) else None
     signs = plan.signs if plan.signs and confirmed("signature", plan.signs) else None
     transcript = plan.transcript if plan.transcript and confirmed("transcript", plan.transcript) else None
+    added = plan.adds_parameters if plan.adds_parameters and confirmed("QUIC", plan.adds_parameters) else None
     return replace(
         plan,
         calls=calls,
@@ -96,6 +98,7 @@ def _confirmed(image: Image, plan: HandshakeSites) -> HandshakeSites:
         wake=wake,
         signs=signs,
         transcript=transcript,
+        adds_parameters=added,
         missing=tuple(missing),
         code=evidence.ranges(),
     )
@@ -155,6 +158,7 @@ class _Planner:
         self._try("phases", self._plan_phases)
         self._try("signature", self._plan_signing)
         self._try("transcript", self._plan_transcript)
+        self._try("QUIC", self._plan_parameters)
         self._try(STATE_MACHINE.name, self._plan_state_machine)
         self.within_data = not (self.state_machine or self._stack.runs_handshakes_alone(self._image, self._bodies))
 
@@ -173,6 +177,11 @@ class _Planner:
         function = self._stack.transcript_function(self._image, self._bodies)
         if function:
             self.entries["transcript"] = self._entries.at(function.address, 1, 2, size=function.size)
+
+    def _plan_parameters(self) -> None:
+        function = self._stack.parameters_function(self._image)
+        if function:
+            self.entries["parameters"] = self._entries.at(function.address, 0, size=function.size)
 
     def _plan_state_machine(self) -> None:
         function = self._stack.state_machine(self._image, self._bodies)

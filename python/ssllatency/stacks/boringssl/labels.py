@@ -20,9 +20,10 @@ from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
-from ssllatency.elf.image import ElfError, Image, Range
+from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
 from ssllatency.stacks.boringssl.signing import certificate_paths, getters_of_count
+from ssllatency.stacks.found_functions import FOUND
 
 _HANDSHAKE = SymbolicAddress("argument", 0)
 _OUTPUT = SymbolicAddress("output", 0)
@@ -62,10 +63,11 @@ _EXCESSIVE_SIZE, _LARGEST_MESSAGE = 150, 0x4000
 _VERIFY_PEER, _OTHER_MODES, _ALL_BITS = 1, (2, 4), 0xFF
 
 # IANA's numbers of extensions, and the functions of a row: what a client adds and parses, what a server parses and adds.
-_SERVER_NAME, _PROTOCOL = 0, 16
+_SERVER_NAME, _PROTOCOL, _QUIC_PARAMETERS = 0, 16, 57
 _ROW, _ADDS = 40, 32  # bytes of a row, and from its beginning to the last of its functions
 _POINTER, _LARGEST_TYPE = 8, 0xFFFF
 _MOST_ROWS = 64
+_DEPTH = 2  # fields on the way from a handshake to its configuration's
 _T = TypeVar("_T")
 
 
@@ -73,8 +75,9 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
     """The paths by the label's name: "version", "cipher" (its number in TLS), "group", "resumed", "alpn" and "alpn_length"; and
     "server_name", a text that ends in a zero byte, of servers. Of these as well "verify_mode", whether they ask for a
     certificate, "peer_certificate", how many the client has sent, and "peer_digest", whether one's digest is kept in their
-    place. "sent_certificates" and "first_certificate" as signing.py has them. `holder` is where SSL points to the rest of its
-    state."""
+    place. "sent_certificates" and "first_certificate" as signing.py has them. "quic_parameters" and "quic_parameters_length"
+    lead from what quic_function() is called with to the transport parameters of this side. `holder` is where SSL points to the
+    rest of its state."""
     try:
         labels = Labels(image, errors_of(image), holder)
     except (Unplannable, ElfError):
@@ -86,6 +89,7 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
         labels.protocol,
         labels.server_name,
         labels.client_certificate,
+        labels.parameters,
         lambda: certificate_paths(image, labels.errors),
     )
     for part in parts:
@@ -94,6 +98,17 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
         except (Unplannable, ElfError):
             continue
     return {name: path for name, path in paths.items() if all(0 <= offset < _MAX_OFFSET for offset in path.offsets)}
+
+
+def quic_function(image: Image, holder: int) -> Function:
+    """The function by which a server adds its transport parameters of QUIC, as its table of extensions shows it: it is called
+    with the handshake, where the client has sent its own. Unplannable where these aren't seen to be passed on there."""
+    labels = Labels(image, errors_of(image), holder)
+    labels.parameters()
+    start, end = image.function_bounds(labels.adding_parameters()) or (0, 0)
+    if start != labels.adding_parameters():
+        raise Unplannable("the function that adds parameters of QUIC isn't one of the unwind tables")
+    return Function("transport parameters", start, end - start, FOUND)
 
 
 class Labels:
@@ -331,6 +346,23 @@ class Labels:
         if length[-1] != text[-1] + _POINTER:
             raise Unplannable("the protocol's length doesn't lie beside it")
         return {"alpn": FieldPath(text[1:], _POINTER), "alpn_length": FieldPath(length[1:], _POINTER)}
+
+    def parameters(self) -> dict[str, FieldPath]:
+        """The transport parameters of QUIC that a server's answer passes on, and their length: from the handshake."""
+        passed = {call.arguments[1:3] for call in self._follow(self.adding_parameters()).calls}
+        pairs = {
+            (at.path, length.path)
+            for at, length in passed
+            if isinstance(at, LoadedField) and isinstance(length, LoadedField)
+            if len(at.path) == _DEPTH and at.is_pointer and length.is_pointer
+            if length.path == (*at.path[:-1], at.path[-1] + _POINTER)
+        }
+        at, length = only(pairs, "pairs of parameters and their length are passed on")
+        return {"quic_parameters": FieldPath(at, _POINTER), "quic_parameters_length": FieldPath(length, _POINTER)}
+
+    def adding_parameters(self) -> int:
+        """The function by which a server adds its transport parameters."""
+        return self._adding(_QUIC_PARAMETERS)
 
     def _adding(self, extension: int) -> int:
         """The function by which a server adds this extension."""

@@ -165,6 +165,14 @@ class BoringSsl(OpenSsl):
 
         return signing_function(image, errors_of(image))
 
+    def parameters_function(self, image: Image) -> Function | None:
+        """The one that the table of extensions shows."""
+        from ssllatency.stacks.boringssl.connection import boringssl_offsets
+        from ssllatency.stacks.boringssl.labels import quic_function
+
+        offsets = boringssl_offsets(image)
+        return quic_function(image, offsets["boringssl"]) if offsets else None
+
     def state_machine(self, image: Image, bodies: Bodies) -> Function | None:  # noqa: ARG002
         """None: the functions that run a handshake's steps are called by SSL_do_handshake."""
         return None

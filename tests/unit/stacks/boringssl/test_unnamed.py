@@ -128,7 +128,7 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(program: Path, images:
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
     always = {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init", "server_name"}
-    always |= {"verify_mode", "peer_certificate", "peer_digest"}
+    always |= {"verify_mode", "peer_certificate", "peer_digest", "quic_parameters", "quic_parameters_length"}
     assert unnamed.labels.keys() == always | SENT | (SLOTS if program.name == "aws-lc" else set())
     assert unnamed.signs == named.signs
     symbol = build.symbols(program)
@@ -136,6 +136,10 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(program: Path, images:
     (signing,) = (address for name, address in signs.items() if not re.search(MISSED, name))
     assert unnamed.signs
     assert signing <= unnamed.signs.address < signing + 64
+    adding = symbol["_ZN4bsslL41ext_quic_transport_params_add_serverhelloEPNS_13SSL_HANDSHAKEEP6cbb_st"].address
+    assert unnamed.adds_parameters == named.adds_parameters
+    assert unnamed.adds_parameters
+    assert adding <= unnamed.adds_parameters.address < adding + 64
 
 
 def test_callbacks_are_called_where_symbols_say(program: Path, images: tuple[Image, Image]) -> None:
