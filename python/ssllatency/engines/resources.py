@@ -10,6 +10,8 @@ import os
 import resource
 from contextlib import suppress
 
+from ssllatency.c_library import c_library
+
 _MANY_OBJECTS = 500_000  # made since Python looked last, and not freed; a scrape of 10,000 series first makes 50,000
 _M_ARENA_MAX = -8  # of malloc.h
 _FILES_OF_A_START = 512  # more than a start opens, of which most are maps and programs
@@ -18,7 +20,7 @@ _FILES_OF_A_START = 512  # more than a start opens, of which most are maps and p
 def trim_heap() -> None:
     """Gives the kernel back what is free in the C library's heap, of which libbpf takes several MiB while it loads programs.
     Not where the library can't: musl's has no malloc_trim(3)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(c_library(), "malloc_trim", None)
     if trim:
         trim(ctypes.c_size_t(0))
 
@@ -26,7 +28,7 @@ def trim_heap() -> None:
 def keep_one_heap() -> None:
     """Has threads share the C library's heap: each would else keep one of its own, with what it has freed. To be called before
     they start. Not where the library can't: musl's has no mallopt(3)."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    set_option = getattr(c_library(), "mallopt", None)
     if set_option:
         set_option(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(1))
 

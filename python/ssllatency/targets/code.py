@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from ssllatency.c_library import c_library
 from ssllatency.targets.identity import MappedFile, Numbers
 from ssllatency.targets.maps import as_written, shown_path
 from ssllatency.targets.processes import PROC
@@ -146,7 +147,7 @@ def _read_memory(pid: int, address: int, size: int, proc: Path) -> bytes:
         return os.pread(memory.fileno(), size, address)
     buffer = ctypes.create_string_buffer(size)
     ours = struct.pack("=QQ", ctypes.addressof(buffer), size)
-    read = ctypes.CDLL(None, use_errno=True).process_vm_readv(pid, ours, 1, struct.pack("=QQ", address, size), 1, 0)
+    read = c_library().process_vm_readv(pid, ours, 1, struct.pack("=QQ", address, size), 1, 0)
     return buffer.raw[: max(0, read)]
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
 
+from ssllatency.c_library import c_library
+
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_PROG_LOAD, _BPF_LINK_CREATE = 5, 28
 _BPF_PROG_TYPE_KPROBE = 2
@@ -53,7 +55,7 @@ def bpf(command: int, attributes: bytes) -> int:
     if number is None:
         return -errno.ENOSYS
     buffer = ctypes.create_string_buffer(attributes.ljust(_ATTRIBUTE_SIZE, b"\0"), _ATTRIBUTE_SIZE)
-    result = ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, _ATTRIBUTE_SIZE)
+    result = c_library().syscall(number, command, buffer, _ATTRIBUTE_SIZE)
     return int(result) if result >= 0 else -ctypes.get_errno()
 
 

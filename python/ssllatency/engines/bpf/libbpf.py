@@ -18,6 +18,7 @@ from functools import cache
 from threading import Thread
 from types import TracebackType
 
+from ssllatency.c_library import c_library
 from ssllatency.errors import SsllatencyError
 
 SONAME = "libbpf.so.1"
@@ -75,7 +76,7 @@ def _keep_message(level: int, template: bytes, arguments: int) -> int:
         return 0
     with mmap.mmap(-1, _LONGEST_MESSAGE) as memory:  # of which only what is written takes memory
         text = ctypes.c_char.from_buffer(memory)
-        size, print_to = ctypes.c_size_t(len(memory)), ctypes.CDLL(None).vsnprintf
+        size, print_to = ctypes.c_size_t(len(memory)), c_library().vsnprintf
         length = print_to(ctypes.byref(text), size, ctypes.c_char_p(template), ctypes.c_void_p(arguments))
         del text
         _messages.append(memory[: min(max(length, 0), len(memory) - 1)].decode(errors="replace").strip())

@@ -16,6 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
+from ssllatency.c_library import c_library
 from ssllatency.engines.bpf import kernel, tracefs
 from ssllatency.engines.bpf.loadable import Closable
 
@@ -92,7 +93,7 @@ def open_uprobe(path: str, offset: int, pid: int, *, at_return: bool) -> int:
 def open_event(attributes: bytes, *, pid: int, cpu: int) -> int:
     """The descriptor of a perf event; `attributes` is a struct perf_event_attr. OSError where the kernel refuses."""
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    call = ctypes.CDLL(None, use_errno=True).syscall
+    call = c_library().syscall
     event = int(call(_PERF_EVENT_OPEN[os.uname().machine], buffer, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
     if event < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from ssllatency.c_library import c_library
 from ssllatency.targets.sockets.listening import text_of
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
@@ -97,7 +98,7 @@ def _dumped_in(namespace: Path) -> Listening:
     """To be called in a thread of its own, which stays in the namespace."""
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
+        if c_library().setns(descriptor, _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     finally:
         os.close(descriptor)
