@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,18 +64,19 @@ _FILES |= {
 }
 
 
-# The folders whose packages are the newest there are, and the version that tests know.
+# The folders whose packages are the newest there are, and the version that tests know. Debian 13's C library runs them.
 _KNOWN_VERSIONS = {"openssl-4-amd64": "4.0.", "openssl-4-arm64": "4.0."}
+_C_LIBRARY = 41  # glibc 2.41
 
 
 @dataclass(frozen=True)
 class Foreign:
     """A file or folder at `path`; None where it isn't here, and then `reason` says why, with the command that fixes it. Nothing
-    does where it is `newer` than what tests know."""
+    does where the archive has `moved` on: it has another version than tests know, or none any more."""
 
     path: Path | None
     reason: str = ""
-    newer: bool = False
+    moved: bool = False
 
 
 def find(name: str) -> Foreign:
@@ -83,11 +85,19 @@ def find(name: str) -> Foreign:
     path = _FOREIGN / folder / file
     if not path.is_file():
         return _absent(name, folder)
-    versions = [package.split()[1] for package in _origin(folder)["packages"]] if folder in _KNOWN_VERSIONS else []
-    later = [version for version in versions if not version.startswith(_KNOWN_VERSIONS[folder])]
-    return (
-        Foreign(None, f"Debian's newest {name} is of {later[0]}, which isn't known yet", newer=True) if later else Foreign(path)
-    )
+    if folder in _KNOWN_VERSIONS and (unknown := _unknown(path, folder)):
+        return Foreign(None, f"Debian's newest {name} {unknown}", moved=True)
+    return Foreign(path)
+
+
+def _unknown(path: Path, folder: str) -> str:
+    """What tests can't do with a file of the newest packages; "" where there is nothing of the kind."""
+    versions = [package.split()[1] for package in _origin(folder)["packages"]]
+    if later := [version for version in versions if not version.startswith(_KNOWN_VERSIONS[folder])]:
+        return f"is of {later[0]}, which isn't known yet"
+    if any(int(minor) > _C_LIBRARY for minor in re.findall(rb"GLIBC_2\.(\d+)", path.read_bytes())):
+        return "needs a newer C library than Debian 13's"
+    return ""
 
 
 def java_archives(name: str) -> Foreign:
@@ -106,7 +116,8 @@ def python_package(name: str) -> Foreign:
 def _absent(name: str, folder: str) -> Foreign:
     missing = _FOREIGN / f"{folder}.missing"
     if missing.exists():
-        return Foreign(None, f"{name} could not be fetched: {missing.read_text().strip()}")
+        reason = f"{name} could not be fetched: {missing.read_text().strip()}"
+        return Foreign(None, reason, moved=folder in _KNOWN_VERSIONS)  # maybe from a suite that not every mirror has
     return Foreign(None, f"{name} is not here: run tools/for-tests/foreign-libraries {folder}")
 
 
@@ -128,7 +139,7 @@ def rust_server(name: str) -> Foreign:
 
 def needed(found: Foreign) -> Path:
     """Its path; skips the test that asks, with the reason, where there is none. That the archive has moved on is no failure."""
-    if found.newer:
+    if found.moved:
         machine.leave_out(found.reason)
     if found.path is None:
         pytest.skip(found.reason)

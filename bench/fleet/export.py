@@ -278,8 +278,8 @@ much processor time as any other scrape.
 - Of the rows of a process, one for each version and resumption, the parts that are shown without these are added up once.
 - All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
   points, and what goes between the two processes and is written of them.
-- Of a process that hasn't run since it was last looked at nothing is looked at. Whether processes have ended is asked of the
-  kernel about all at once, by handles on them.
+- Of a process that hasn't run since it was last looked at nothing is looked at. Whether one has ended the kernel tells by a
+  handle on it.
 - Where the series are those of the reading before, as they nearly always are, so is which of them have a place of their own,
   and their numbers in what goes between the two processes. The overflow is added up again only where a value in it is another.
 - When no traced process has run for two strata of `--budget`, 12 seconds to a minute, no probe is set or removed any more.

@@ -31,7 +31,7 @@ class ProcessHandles:
             return
         try:
             handle = os.pidfd_open(pid)
-        except OSError:
+        except (OSError, AttributeError):  # a Python that was built on an old kernel has no such function
             return
         try:
             self._ends = self._ends or select.epoll()
@@ -53,6 +53,7 @@ class ProcessHandles:
     def close(self, pid: int) -> None:
         """Closes that of a PID, if there is one."""
         handle = self._by_pid.pop(pid, None)
-        if handle is not None:
+        if handle is not None and self._ends:
             del self._pids[handle]
-            os.close(handle)  # with which the kernel takes it out of the others as well
+            self._ends.unregister(handle)  # closing it does so only where no child that was forked has it, too
+            os.close(handle)

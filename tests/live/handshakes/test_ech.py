@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 5
 INNER, OUTER = "inner.example", "public.example"
 REQUEST = b"GET / HTTP/1.0\r\n\r\n"
-ECH = bytes.fromhex("fe0d")  # the number of its extension
+ECH = 0xFE0D  # the number of its extension
 # Of these groups the server takes the second alone, for which it asks.
 ASKS_AGAIN = ("-groups", "P-521:X25519")
 SERVED = ("-groups", "X25519:P-256", "-www")
@@ -190,7 +190,7 @@ def test_clients_that_encrypt_their_hellos(
 def test_an_encrypted_hello_that_cannot_be_read(openssl: OpenSsl4, server: SServer, current: tuple[str, str]) -> None:
     """An extension of no kind that there is."""
     hello = bytearray(hello_of(openssl, current[1]))
-    hello[hello.index(ECH) + 4] = 7
+    hello[content_of(hello, ECH)] = 7
     with Shakes(server.pid, options=("--by", "sni")) as shakes:
         for _ in range(TIMES):
             with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
@@ -213,10 +213,22 @@ def hello_of(openssl: OpenSsl4, config: str) -> bytes:
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
             try:
                 peer, _ = listening.accept()
-                with peer:
-                    received = peer.recv(5)
-                    while len(received) < 5 + int.from_bytes(received[3:5], "big"):
-                        received += peer.recv(65536)
+                peer.settimeout(20)
+                with peer, peer.makefile("rb") as stream:
+                    head = stream.read(5)
+                    content = stream.read(int.from_bytes(head[3:5], "big"))
             finally:
                 client.kill()
-    return received
+    return head + content
+
+
+def content_of(hello: bytes, wanted: int) -> int:
+    """Where in the record of a ClientHello the content of that extension begins: RFC 8446, 4.1.2."""
+    at = 5 + 4 + 2 + 32  # record, message, version, random
+    for size in (1, 2, 1):  # of the lengths of session ID, cipher suites, compression methods
+        at += size + int.from_bytes(hello[at : at + size], "big")
+    at += 2
+    while int.from_bytes(hello[at : at + 2], "big") != wanted:
+        assert at < len(hello)
+        at += 4 + int.from_bytes(hello[at + 2 : at + 4], "big")
+    return at + 4

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,3 +165,25 @@ def test_a_handle_tells_that_its_process_has_ended_before_its_parent_has_heard_o
         assert len(handles) == 0
     handles.open(BEYOND_ALL_PIDS)
     assert not handles.lives(BEYOND_ALL_PIDS)
+
+
+def test_a_child_that_has_the_handles_too_keeps_none_that_was_closed() -> None:
+    """As one that was forked to read a file has them for a moment."""
+    handles = ProcessHandles()
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(subprocess.Popen(["sleep", "60"])) for _ in range(2))
+        for process in (first, second):
+            handles.open(process.pid)
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        try:
+            first.kill()
+            os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+            assert not handles.lives(first.pid)
+            assert handles.lives(second.pid)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            second.kill()

@@ -103,7 +103,7 @@ class HandshakeRowReader:
         self._ends, self._group = ends, None
 
     def group(self, labels: Mapping[Label, LabelValue], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
-        """The row as a group, with the extremes that there are; the same object as long as nothing of it is another."""
+        """The row as a group, with extremes of all its parts or none; the same object as long as nothing of it is another."""
         before = self._group
         if (
             before
