@@ -16,24 +16,37 @@ _AGAIN_S = 0.001
 
 def main() -> None:
     """Runs the command, and ends this process with its exit status."""
-    sys.unraisablehook = _interrupt_again
     try:
-        status = _run()
+        status = _run_interruptibly()
     except KeyboardInterrupt:  # before there was anything to end
         status = _INTERRUPTED
     sys.exit(status)
 
 
-def _interrupt_again(unraisable: UnraisableHookArgs) -> None:
-    """Has a Ctrl-C come once more, a moment later, that came where Python can raise nothing as in the callback
-    that it calls when a module has been brought in."""
-    if unraisable.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(unraisable)
-        return
-    import signal  # not before Ctrl-C is caught
+def _run_interruptibly() -> int:
+    sys.unraisablehook = _interrupt_again
+    try:
+        return _run()
+    finally:
+        import signal  # not before Ctrl-C is caught
 
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        sys.unraisablehook = sys.__unraisablehook__
+        signal.setitimer(signal.ITIMER_REAL, 0)  # Python, as it ends, would let it kill this process
+
+
+def _interrupt_again(unraisable: UnraisableHookArgs) -> None:
+    """Has a Ctrl-C come once more, a moment later, that came where Python can raise nothing, as in the callback that it calls
+    when a module has been brought in."""
+    import signal
+
+    try:
+        if unraisable.exc_type is KeyboardInterrupt:
+            signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+            return
+    except ValueError:  # in another thread than the first, in which no Ctrl-C comes
+        pass
+    sys.__unraisablehook__(unraisable)
 
 
 def _run() -> int:

@@ -38,6 +38,29 @@ def test_one_that_comes_where_nothing_can_be_raised_comes_again() -> None:
     assert ended("KeyboardInterrupt", 300) == (130, "")
 
 
+AT_THE_END = """
+import os, signal, threading, time
+from ssllatency.cli import main
+
+def interrupt():
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)
+
+def run():
+    threading.Thread(target=interrupt).start()
+    return 0
+
+main._run = run
+main.main()
+"""
+
+
+def test_one_that_comes_as_the_command_ends_anyway_kills_nothing() -> None:
+    """While Python waits for a thread that is left."""
+    assert subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, check=False).returncode in {0, 130}
+
+
 def test_other_errors_there_are_told_as_ever() -> None:
     status, said = ended("ValueError('odd')", 0)
     assert status == 0

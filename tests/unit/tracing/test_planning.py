@@ -187,9 +187,12 @@ def test_whoever_nobody_waits_for_stands_back_in_the_midst_of_other_work(childre
     states: list[str] = []
 
     def meanwhile() -> None:
-        while "T" not in states:
+        def stands_back() -> bool:
             asked.hear()
             states.append(state(children[0]))
+            return states[-1] == "T"
+
+        wait_for(stands_back)
 
     asked.make_ahead([FILE], meanwhile)
     assert asked.ask(FILE, now) == 1

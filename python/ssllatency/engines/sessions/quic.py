@@ -50,7 +50,8 @@ class QuicServers:
         self._datagrams_tried = False
         self._packets: list[Closable] = []  # the link
         self._seen = 0  # handshakes over QUIC, as packets ceased to be watched
-        self._look_s, self._nobody_since_s = 0.0, math.inf
+        self._look_s = self._again_s = 0.0
+        self._nobody_since_s = math.inf
 
     def begin(self, loaded: Loadable, counters: ctypes.Structure) -> None:
         """`counters` are those of the loaded object, live."""
@@ -62,7 +63,8 @@ class QuicServers:
         if not self._wanted:
             return
         if self._counters.over_quic > self._seen and not self._packets and self._counters.watches_packets_ns != _CANT_BE:
-            self._watch(sites)
+            if time.monotonic() >= self._again_s:
+                self._watch(sites)
         elif self._packets or self._counters.without_port:
             self._tend()
         if self._ports and self._counters.without_port and not self._datagrams_tried:
@@ -75,7 +77,10 @@ class QuicServers:
                 self._attachment.attach_more(sites())
         except (OSError, SsllatencyError):
             self._attachment.remove_links(self._packets)
-            self._counters.watches_packets_ns = _CANT_BE
+            if self._seen:  # it could be, so that what is in the way may pass
+                self._again_s = time.monotonic() + _LINGER_S
+            else:
+                self._counters.watches_packets_ns = _CANT_BE
             return
         self.watched = True
         self._nobody_since_s = math.inf
@@ -92,7 +97,7 @@ class QuicServers:
         serving = self._serving()
         gone = {pid for pid in serving if not exists(pid)}
         self.forget(gone)
-        if any(tells for pid, tells in serving.items() if pid not in gone):
+        if any(serving.values()):  # also those that have ended since the last look
             self._nobody_since_s = math.inf
             return
         self._nobody_since_s = min(self._nobody_since_s, now_s)

@@ -31,6 +31,9 @@ class Refusing:
         self.open: list[str] = []
         self.sites = 0
         self.tells = False
+        self.refuse(*refused)
+
+    def refuse(self, *refused: str) -> None:
         self._refused = refused
 
     def attach_tracepoint(self, program: str) -> Closable:
@@ -177,6 +180,29 @@ def test_packets_of_servers_whose_library_tells_no_ids_are_not_watched(monkeypat
     assert (run.links.open, run.links.tells) == (["at_datagram", "at_packet"], True)
     run.go_on(20)  # the other one lives on
     assert (run.links.open, run.links.tells) == (["at_datagram"], False)
+
+
+def test_servers_that_come_and_go_between_two_looks_are_watched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tells IDs isn't attached and removed for each of them."""
+    run = Run(monkeypatch)
+    for number in range(60):
+        run.serve(NOBODY + number)
+        run.go_on(1)
+    assert (run.links.open, run.links.sites) == (["at_packet"], 1)
+
+
+def test_what_is_in_the_way_of_a_later_server_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
+    run.serve(NOBODY)
+    run.go_on(30)
+    assert run.links.open == []
+    run.links.refuse("sites")
+    run.serve(os.getpid())
+    run.go_on(5)
+    assert (run.links.open, run.counters.watches_packets_ns) == ([], 0)
+    run.links.refuse()
+    run.go_on(20)
+    assert (run.links.open, run.links.sites) == (["at_packet"], 2)
 
 
 @pytest.mark.parametrize("refused", ["at_packet", "sites"])
