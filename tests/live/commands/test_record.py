@@ -51,8 +51,9 @@ class Record(Trace):
 
     @property
     def recording(self) -> Recording:
-        """What is in the file by now."""
-        text = self.file.read_text()
+        """What is in the file by now, in whole lines."""
+        text, newline, _ = self.file.read_text().rpartition("\n")
+        text += newline
         for line in text.splitlines():
             schema.check(json.loads(line))
         return from_text(text, self.file.name)
