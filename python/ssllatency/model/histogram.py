@@ -182,19 +182,17 @@ class ExponentialHistogram:
     @classmethod
     def from_packed(cls, packed: int, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
         """From the kernel's counts as one number, the first of which is that of bucket `offset`. Made without a check."""
-        made = cls.__new__(cls)
-        _set(made, "_packed", packed)
-        _set(made, "offset", offset)
-        _set(made, "underflow", underflow)
-        _set(made, "overflow", overflow)
-        return made
+        return cls._kept_as("_packed", packed, offset, underflow, overflow)
 
     @classmethod
     def from_bytes(cls, counts: bytes, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
-        """From counts that are less than 256 each, a byte of which is one; the first is that of bucket `offset`. Made without a
-        check, and kept as it is: it needn't become a number to be written."""
+        """From counts below 256, a byte of which is one, else alike: it needn't become a number to be written."""
+        return cls._kept_as("_bytes", counts, offset, underflow, overflow)
+
+    @classmethod
+    def _kept_as(cls, name: str, counts: int | bytes, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
         made = cls.__new__(cls)
-        _set(made, "_bytes", counts)
+        _set(made, name, counts)
         _set(made, "offset", offset)
         _set(made, "underflow", underflow)
         _set(made, "overflow", overflow)

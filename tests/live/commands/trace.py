@@ -164,13 +164,23 @@ def counted_pids(document: Document, function: str) -> set[int]:
     return {row["pid"] for row in document["functions"] if row["function"] == function}
 
 
-def links_of(pid: int) -> set[int]:
-    """The numbers of the links that a process holds."""
-    links = set()
+def _told_of_files(pid: int) -> str:
+    """What the kernel tells of all files that a process has open."""
+    told = ""
     for file in Path(f"/proc/{pid}/fdinfo").iterdir():
         with suppress(FileNotFoundError):  # it was closed meanwhile
-            links |= {int(number) for number in re.findall(r"^link_id:\s*(\d+)$", file.read_text(), re.MULTILINE)}
-    return links
+            told += file.read_text()
+    return told
+
+
+def links_of(pid: int) -> set[int]:
+    """The numbers of the links that a process holds."""
+    return {int(number) for number in re.findall(r"^link_id:\s*(\d+)$", _told_of_files(pid), re.MULTILINE)}
+
+
+def tracepoints(pid: int) -> set[str]:
+    """The raw tracepoints to which it has links."""
+    return set(re.findall(r"^tp_name:\s+(\w+)$", _told_of_files(pid), re.MULTILINE))
 
 
 def links_left(links: set[int]) -> set[int]:

@@ -5,21 +5,19 @@ is a Go program to trace, and for some seconds longer; and what came before they
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import ssl
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow_to_shake_hands
 from tests.live.commands.handshakes import Shakes, endings, spent_ns
-from tests.live.commands.trace import losses
+from tests.live.commands.trace import losses, tracepoints
 from tests.live.go.test_go import NEEDED, built
 from tests.live.go.test_go_queues import server
 from tests.live.go.test_go_transports import OWN_WORK
@@ -65,17 +63,6 @@ def test_reads_of_data_hit_nothing() -> None:
         assert few < many <= few + 2 * TIMES * (READS + 1)
 
 
-def attached(pid: int) -> set[str]:
-    """The raw tracepoints to which the process has links, as the kernel says of its descriptors."""
-    said = ""
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            said += (entry.parent.parent / "fdinfo" / entry.name).read_text() if "bpf_link" in str(entry.readlink()) else ""
-        except FileNotFoundError:
-            continue
-    return set(re.findall(r"^tp_name:\s+(\w+)$", said, re.MULTILINE))
-
-
 def shake_late(port: int) -> None:
     """Handshakes of clients that take their time each."""
     for _ in range(LATE):
@@ -93,12 +80,12 @@ def tracing() -> Iterator[Shakes]:
     with ExitStack() as first:
         _, port = first.enter_context(server(NEEDED[-1]))
         with Shakes(options=("--comm", built(NEEDED[-1]).name[:15])) as shakes:
-            assert attached(shakes.pid) >= TRACEPOINTS
+            assert tracepoints(shakes.pid) >= TRACEPOINTS
             shake_late(port)
             wait_until_told(shakes, LATE)
             first.close()
-            assert attached(shakes.pid) >= TRACEPOINTS, "not before it is sure that it doesn't just restart"
-            wait_for(lambda: not attached(shakes.pid) & TRACEPOINTS)
+            assert tracepoints(shakes.pid) >= TRACEPOINTS, "not before it is sure that it doesn't just restart"
+            wait_for(lambda: not tracepoints(shakes.pid) & TRACEPOINTS)
             yield shakes
 
 
@@ -106,10 +93,10 @@ def test_they_go_with_the_last_go_program_and_come_back_with_the_next() -> None:
     needs_tracepoints()
     with tracing() as shakes:
         with server(NEEDED[-1]) as (_, port):
-            wait_for(lambda: attached(shakes.pid) >= TRACEPOINTS)
+            wait_for(lambda: tracepoints(shakes.pid) >= TRACEPOINTS)
             shake_late(port)
             wait_until_told(shakes, 2 * LATE)
-        wait_for(lambda: not attached(shakes.pid) & TRACEPOINTS)
+        wait_for(lambda: not tracepoints(shakes.pid) & TRACEPOINTS)
     assert endings(shakes.document) == {"success": 2 * LATE}
     assert len({single["pid"] for single in shakes.singles}) == 2
     for single in shakes.singles:
@@ -129,7 +116,7 @@ def test_handshakes_that_come_before_they_are_back_may_have_waited() -> None:
 
             def go_on() -> None:
                 shakes.send(signal.SIGCONT)
-                wait_for(lambda: attached(shakes.pid) >= TRACEPOINTS)
+                wait_for(lambda: tracepoints(shakes.pid) >= TRACEPOINTS)
 
             slow_to_shake_hands(TLS_1_2, port, go_on)
             shake_late(port)

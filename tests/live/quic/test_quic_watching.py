@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import mmap
-import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from ssllatency.elf.image import Image
 from ssllatency.probes.handshake.phases import plan_handshake
 from tests import machine
 from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.trace import tracepoints
 from tests.live.libraries.test_quic import nginx_by_retry, quic, root
 from tests.live.quic.test_quic_peers import PEERS, TIMES, WHOLE, ends, learn
 from tests.machine import needs_every_tracepoint
@@ -22,17 +22,6 @@ from tests.waiting import wait_for
 
 __all__ = ["root"]  # a fixture
 pytestmark = pytest.mark.usefixtures("tracing")
-
-
-def tracepoints(pid: int) -> set[str]:
-    """The raw tracepoints to which the process has links, as the kernel says of its descriptors."""
-    said = ""
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            said += (entry.parent.parent / "fdinfo" / entry.name).read_text() if "bpf_link" in str(entry.readlink()) else ""
-        except FileNotFoundError:
-            continue
-    return set(re.findall(r"^tp_name:\s+(\w+)$", said, re.MULTILINE))
 
 
 def whether_probed(library: Path) -> Callable[[], bool]:

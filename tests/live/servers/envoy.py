@@ -18,6 +18,23 @@ from tests import foreign
 from tests.live.servers.nginx import Certificate, free_ports
 from tests.waiting import wait_for
 
+_ANSWERS = """\
+      filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type":
+            type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          codec_type: {codec}
+          stat_prefix: {statistics}
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes: [{{match: {{prefix: /}}, direct_response: {{status: 200, body: {{inline_string: hello}}}}}}]
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+"""
 _CONFIGURATION = """\
 static_resources:
   listeners:
@@ -32,21 +49,7 @@ static_resources:
             alpn_protocols: [http/1.1]
             tls_params: {{tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}}
             tls_certificates: [{{certificate_chain: {{filename: {certificate}}}, private_key: {{filename: {key}}}}}]
-      filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type":
-            type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: tests
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              routes: [{{match: {{prefix: /}}, direct_response: {{status: 200, body: {{inline_string: hello}}}}}}]
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
-  - stat_prefix: quic
+{http}  - stat_prefix: quic
     address: {{socket_address: {{protocol: UDP, address: 127.0.0.1, port_value: {port}}}}}
     udp_listener_config: {{quic_options: {{}}, downstream_socket_config: {{prefer_gro: false}}}}
     filter_chains:
@@ -58,22 +61,7 @@ static_resources:
             common_tls_context:
               alpn_protocols: [h3]
               tls_certificates: [{{certificate_chain: {{filename: {certificate}}}, private_key: {{filename: {key}}}}}]
-      filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type":
-            type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          codec_type: HTTP3
-          stat_prefix: quic
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              routes: [{{match: {{prefix: /}}, direct_response: {{status: 200, body: {{inline_string: hello}}}}}}]
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
-admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {admin}}}}}}}
+{http3}admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {admin}}}}}}}
 """
 _READS_STATISTICS_S = 5.0
 
@@ -111,7 +99,15 @@ def envoy(pair: Certificate, folder: Path) -> Iterator[Envoy]:
     port, admin = free_ports(2)
     configuration = folder / "envoy.yaml"
     configuration.write_text(
-        _CONFIGURATION.format(port=port, admin=admin, certificate=pair.certificate, key=pair.key), encoding="utf-8"
+        _CONFIGURATION.format(
+            port=port,
+            admin=admin,
+            certificate=pair.certificate,
+            key=pair.key,
+            http=_ANSWERS.format(codec="AUTO", statistics="tests"),
+            http3=_ANSWERS.format(codec="HTTP3", statistics="quic"),
+        ),
+        encoding="utf-8",
     )
     words = ("--concurrency", "2", "--disable-hot-restart", "--log-level", "critical", "--config-path", configuration)
     with subprocess.Popen([program, *words]) as process:
