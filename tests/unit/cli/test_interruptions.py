@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 IN_A_CALLBACK = """
 import sys, time, weakref
 from ssllatency.cli import main
@@ -30,7 +32,7 @@ main.main()
 def ended(error: str, seconds: int) -> tuple[int, str]:
     """The exit status, and what was said, of a command in which an error comes where none can be raised."""
     words = [sys.executable, "-c", IN_A_CALLBACK.format(error=error, seconds=seconds)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     return done.returncode, done.stderr
 
 
@@ -58,7 +60,8 @@ main.main()
 
 def test_one_that_comes_as_the_command_ends_anyway_kills_nothing() -> None:
     """While Python waits for a thread that is left."""
-    assert subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, check=False).returncode in {0, 130}
+    words = [sys.executable, "-c", AT_THE_END]
+    assert subprocess.run(words, capture_output=True, check=False, env=ENVIRONMENT).returncode in {0, 130}
 
 
 def test_other_errors_there_are_told_as_ever() -> None:

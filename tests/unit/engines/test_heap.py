@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import resource
 import subprocess
@@ -60,7 +61,9 @@ print(before, size())
 def tables_of_files(bound: int) -> list[int]:
     """How many files there is room for, before and after."""
     words = [sys.executable, "-c", IN_A_PROCESS, str(bound)]
-    return [int(word) for word in subprocess.run(words, capture_output=True, check=True, text=True).stdout.split()]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, capture_output=True, check=True, text=True, env=environment)
+    return [int(word) for word in done.stdout.split()]
 
 
 def test_the_table_of_open_files_is_made_large_at_once() -> None:
