@@ -26,8 +26,8 @@ _compared: list[str] = []
 
 
 def pytest_configure() -> None:
-    """Has Ctrl-C interrupt the tests and what they start, also where a shell's background job is to ignore it; and has what they
-    start find the package only where a test says so, whatever the variables of the shell are."""
+    """Has Ctrl-C interrupt the tests and what they start, also where a shell's background job is to ignore it; and has what
+    they start find the package only where a test says so, whatever the variables of the shell are."""
     os.environ.pop("PYTHONPATH", None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
