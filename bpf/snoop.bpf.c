@@ -101,7 +101,7 @@ __noinline int read_who(__u64 ssl, __u32 index, bool succeeded, struct ssll_even
 	read_names(ssl, library, &labels);
 	if (is_socket_asked_for()) {
 		read_side(ssl, library, &server);
-		read_socket(ssl, library, server, &endpoint);
+		read_socket(ssl, library, server, 0, &endpoint);
 		set_endpoint(&labels, &endpoint);
 	}
 	event->known = labels.known;

@@ -107,17 +107,10 @@ static __always_inline void set_go_signature(struct ssll_labels *labels, const s
 		set_label(labels, SSLL_LABEL_SIGNATURE, handshake->signature ? handshake->signature : SSLL_GO_KEY_SIGNED);
 }
 
-/* The kernel's address of the socket that the library reads itself, as long as it is the handshake's; 0 else: which one an
- * application reads for it is only inferred. */
-static __always_inline __u64 own_socket(const struct ssll_handshake *handshake, bool in_call)
-{
-	return in_call && !(handshake->flags & SSLL_FLAG_FED) ? handshake->socket : 0;
-}
-
-/* The port of this side of that socket; 0 not known. */
+/* The port of this side of the handshake's own socket; 0 not known. */
 static __always_inline __u32 port_of_own(const struct ssll_handshake *handshake, bool in_call)
 {
-	__u64 socket = own_socket(handshake, in_call);
+	__u64 socket = in_call ? own_socket(handshake) : 0;
 
 	return socket ? port_of((struct sock *)socket) : 0;
 }
@@ -155,7 +148,7 @@ static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u
 {
 	struct ssll_thread *thread = find_thread();
 
-	if (own_socket(handshake, true) || !is_of_quic(ssl, library)) /* what a library reads itself is TCP */
+	if (own_socket(handshake) || !is_of_quic(ssl, library)) /* what a library reads itself is TCP */
 		return false;
 	if (thread)
 		thread->speaks_quic = 1;
@@ -234,7 +227,7 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 	if (!of_go && handshake->signature)
 		set_label(&labels, SSLL_LABEL_SIGNATURE, handshake->signature);
 	read_names(ssl, library, &labels);
-	find_endpoint(ssl, library, server, how->in_call, &labels);
+	find_endpoint(ssl, library, server, how->in_call, shown_by_reads(handshake), &labels);
 	port = server && over_quic ? label_quic(ssl, handshake->began_ns, &labels) : port_of_own(handshake, how->in_call);
 	if (server && handshake_config.certificates)
 		note_certificate(ssl, library, &labels, port, handshake->flags & SSLL_FLAG_CHOSEN ? handshake->chosen : 0);
@@ -328,7 +321,7 @@ __noinline __u32 continue_or_end(struct ssll_handshake *handshake, __u64 ssl, __
 	if (is_complete(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), success, library))
 		return how.word;
 	if (success) { /* early data: the application goes on, and comes back */
-		keep_endpoint(ssl, library, how.server);
+		keep_endpoint(ssl, library, how.server, shown_by_reads(handshake));
 		handshake->waiting = SSLL_PART_WAIT_APPLICATION;
 		return 0;
 	}
@@ -346,7 +339,7 @@ __noinline __u32 continue_or_end(struct ssll_handshake *handshake, __u64 ssl, __
 		}
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			begin_offload_wait(handshake);
-		keep_endpoint(ssl, library, how.server);
+		keep_endpoint(ssl, library, how.server, shown_by_reads(handshake));
 		return 0;
 	}
 	keep_returned_error(handshake, ssl, (__s32)value, library);

@@ -229,13 +229,9 @@ static __always_inline void read_peer(struct sock *sock, struct ends *ends)
 	}
 }
 
-/* Whether the descriptor is of a socket of a family that has ends, or of a Unix one. */
-static __always_inline bool read_ends(__u32 descriptor, struct ends *ends)
+/* Whether the socket is of a family that has ends, or a Unix one. */
+static __always_inline bool read_ends(struct sock *sock, struct ends *ends)
 {
-	struct sock *sock = find_socket(descriptor);
-
-	if (!sock)
-		return false;
 	ends->family = BPF_CORE_READ(sock, __sk_common.skc_family);
 	if (ends->family == LOCAL_SOCKET)
 		return true;

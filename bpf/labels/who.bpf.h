@@ -189,15 +189,22 @@ __noinline int number_of_network(const struct ends *ends)
 	return number_of_text(&text);
 }
 
-/* What the socket tells. The port is the listener's: this side's on a server, the peer's on a client; 0 where sockets of its
- * family have none. */
-__noinline int read_socket(__u64 ssl, const struct ssll_library *library, bool server, struct ssll_endpoint *endpoint)
+/*
+ * What the socket tells that the library reads from; where it shows none, the one at the kernel's address `own`, unless that is
+ * 0. The port is the listener's: this side's on a server, the peer's on a client; 0 where sockets of its family have none.
+ */
+__noinline int read_socket(
+        __u64 ssl, const struct ssll_library *library, bool server, __u64 own, struct ssll_endpoint *endpoint)
 {
 	struct ends ends = {};
+	struct sock *sock;
 	__u32 descriptor;
 	int number;
 
-	if (!library || !endpoint || !read_descriptor(ssl, library, &descriptor) || !read_ends(descriptor, &ends))
+	if (!library || !endpoint)
+		return 0;
+	sock = read_descriptor(ssl, library, &descriptor) ? find_socket(descriptor) : (struct sock *)own;
+	if (!sock || !read_ends(sock, &ends))
 		return 0;
 	/* Without a connection the number isn't that of what the BIO reads from. */
 	if (ends.family != LOCAL_SOCKET && !ends.peer_port)

@@ -69,10 +69,14 @@ __noinline int own_within(
 {
 	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns, ssl;
 
-	if (!handshake || !thread || !arrival || handshake->socket)
+	if (!handshake || !thread || !arrival || (handshake->phase && !is_transport(handshake->phase)))
 		return 0;
+	if (handshake->socket == socket) { /* so it is its own, not one that is read for it */
+		handshake->flags &= ~SSLL_FLAG_FED;
+		return 0;
+	}
 	ssl = thread->ssl;
-	if (!may_own(handshake, ssl, arrival) || (handshake->phase && !is_transport(handshake->phase)))
+	if (handshake->socket || !may_own(handshake, ssl, arrival))
 		return 0;
 	handshake->socket = socket;
 	begin_wire(handshake);

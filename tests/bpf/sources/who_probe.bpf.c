@@ -29,12 +29,12 @@ int run_who(void *ctx)
 	if (!library)
 		return 1;
 	if (probe.keeps) {
-		keep_endpoint(probe.ssl, library, probe.server);
+		keep_endpoint(probe.ssl, library, probe.server, 0);
 		return 0;
 	}
 	read_labels(probe.ssl, library, &labels);
 	read_names(probe.ssl, library, &labels);
-	find_endpoint(probe.ssl, library, probe.server, probe.in_call, &labels);
+	find_endpoint(probe.ssl, library, probe.server, probe.in_call, 0, &labels);
 	probe.labels = labels;
 	return 0;
 }

@@ -19,9 +19,9 @@ HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 
 @contextlib.contextmanager
-def plain(port: int) -> Iterator[socket.socket]:
-    """A connection; past the block, the server has closed it."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+def plain(port: int, source: str = "127.0.0.1") -> Iterator[socket.socket]:
+    """A connection from this address; past the block, the server has closed it."""
+    with socket.create_connection(("127.0.0.1", port), 20, (source, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield connection
         _to_the_end(connection)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from tests import foreign
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
 from tests.live.commands.handshakes import Shakes, assert_books, labels_of
 from tests.live.commands.snoop import Snoop
+from tests.live.servers import debian
 from tests.live.servers.named_certificates import bytes_of, certify, make_named_certificate
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 from tests.live.victims.obedient import obedient
@@ -235,6 +239,65 @@ def test_certificates_by_name_and_after_a_reload(certificates: Path, tmp_path: P
     assert labels_of(shakes.singles, "resumed").count(("yes",)) == 1
     if root:
         shutil.rmtree(folder)
+
+
+def encrypted(plain: socket.socket) -> None:
+    """Asks PostgreSQL for TLS on this connection."""
+    plain.sendall(struct.pack("!II", 8, 80877103))
+    assert plain.recv(1) == b"S"
+
+
+def reset(port: int, source: str, ask: Callable[[socket.socket], None]) -> None:
+    """A connection that is reset in the middle of its handshake, once the server has answered."""
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S, (source, 0)) as plain:
+        ask(plain)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            context_for(TLS_1_3, "", ()).wrap_bio(incoming, outgoing).do_handshake()
+        plain.sendall(outgoing.read())
+        assert plain.recv(1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+SOURCES = ("127.0.0.1", "127.1.2.3", "127.1.2.4", "127.9.9.9")
+
+
+@pytest.mark.parametrize(
+    ("server", "ask"),
+    [(debian.haproxy, lambda _: None), (debian.apache, lambda _: None), (debian.postgresql, encrypted)],
+    ids=["haproxy", "apache", "postgresql"],
+)
+def test_a_library_that_shows_no_socket_is_seen_to_read_one(
+    server: Callable[..., AbstractContextManager[debian.Running]], ask: Callable[[socket.socket], None], certificates: Path
+) -> None:
+    """Its BIO is the server's own, and reads in the handshake's calls."""
+    made: list[str] = []
+    with (
+        server(make_certificate("ecdsa", certificates)) as running,
+        Shakes(running.pid, options=("--by", "port,peer", "--peer-prefix", "32,128")) as shakes,
+    ):
+
+        def shake_from(source: str) -> None:
+            made.append(source)
+            with socket.create_connection(("127.0.0.1", running.port), TIMEOUT_S, (source, 0)) as plain:
+                ask(plain)
+                context_for(TLS_1_2, "", ()).wrap_socket(plain).close()
+
+        def is_known() -> bool:
+            shake_from("127.0.0.1")
+            return shakes.printed(f'"port": "{running.port}"') > 0
+
+        wait_for(is_known)
+        for source in SOURCES * 3:
+            shake_from(source)
+        for source in SOURCES[2:]:
+            reset(running.port, source, ask)
+        wait_for(lambda: shakes.printed('"ended_s"') == len(made) + 2)
+    done = labels_of(shakes.ended("success"), "port", "peer")
+    assert Counter(done[-3 * len(SOURCES) :]) == {(str(running.port), f"{source}/32"): 3 for source in SOURCES}
+    assert {*done[: -3 * len(SOURCES)]} <= {(None, None), (str(running.port), "127.0.0.1/32")}
+    left = [*labels_of(shakes.ended("abandoned"), "port", "peer"), *labels_of(shakes.ended("failure"), "port", "peer")]
+    assert Counter(left) == {(str(running.port), f"{source}/32"): 1 for source in SOURCES[2:]}
 
 
 # A server that moves the bytes itself: the library has no socket.

@@ -24,6 +24,7 @@ from tests.live.commands.trace import Document, Trace, count, losses, reasons
 from tests.live.servers.named_certificates import bytes_of, certify, make_named_certificate
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.programs import started
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -41,6 +42,7 @@ NAMES = {
 }
 SIGNATURES = {"rsa": "rsa_pss_rsae_sha256", "ecdsa": "ecdsa_secp256r1_sha256"}
 OUTCOMES = {"SSL": "failure", "SYSCALL": "failure", "ZERO_RETURN": "closed"}  # of all others "retry"
+SOURCES = ("127.0.0.1", "127.1.2.3", "127.1.2.4", "127.1.2.3")
 FUNCTIONS = ("SSL_accept", "SSL_read", "SSL_write", "SSL_shutdown")
 
 
@@ -78,10 +80,14 @@ def serving(*words: object) -> Iterator[tuple[Server, int]]:
 
 
 def ask(
-    port: int, made: ssl.SSLContext, session: ssl.SSLSession | None = None, name: str | None = None
+    port: int,
+    made: ssl.SSLContext,
+    session: ssl.SSLSession | None = None,
+    name: str | None = None,
+    source: str = "127.0.0.1",
 ) -> ssl.SSLSession | None:
-    """One connection with one request and its response; the session."""
-    with bad.plain(port) as plain, made.wrap_socket(plain.dup(), server_hostname=name, session=session) as tls:
+    """One connection from this address with one request and its response; the session."""
+    with bad.plain(port, source) as plain, made.wrap_socket(plain.dup(), server_hostname=name, session=session) as tls:
         tls.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert tls.recv(65536)
         session = tls.session
@@ -229,6 +235,29 @@ def test_names_that_clients_ask_for(certificates: Path, either: Path, version: s
         (version.name.replace("_", "."), resumed, name)
         for resumed, name in (("no", "one.example"), ("yes", "one.example"), ("no", long), ("no", "none"))
     ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ports_and_peers_of_clients(certificates: Path, either: Path, version: ssl.TLSVersion) -> None:
+    """Where its BIOs keep a socket isn't known: the kernel tells from which one a handshake's calls read, but for the first."""
+    pair = make_certificate("ecdsa", certificates)
+    with (
+        serving(either, pair.certificate, pair.key) as (server, port),
+        Shakes(server.pid, options=("--by", "port,peer", "--peer-prefix", "32,128")) as shakes,
+    ):
+
+        def is_known() -> bool:
+            ask(port, bad.context(version))
+            return shakes.printed(f'"port": "{port}"') > 0
+
+        wait_for(is_known)
+        for source in SOURCES:
+            ask(port, bad.context(version), source=source)
+        server.calls()
+    shown = labels_of(shakes.singles, "port", "peer")
+    assert shown[-len(SOURCES) :] == [(str(port), f"{source}/32") for source in SOURCES]
+    assert {*shown[: -len(SOURCES)]} <= {(None, None), (str(port), "127.0.0.1/32")}
+    assert shakes.document["handshakes"]["unknown_labels"].keys().isdisjoint(("port", "peer"))
 
 
 @pytest.mark.parametrize(("version", "kind"), [(TLS_1_2, "rsa"), (TLS_1_3, "ecdsa")])

@@ -30,6 +30,27 @@ FAILING = {
 LEAVING = (bad.end_of_file, bad.reset)
 
 
+def test_ports_and_peers_of_its_clients(certificates: Path, tmp_path: Path) -> None:
+    """It reads its sockets in the handshakes' calls, and BoringSSL shows none: the kernel tells which, but for the first."""
+    sources = ("127.0.0.1", "127.1.2.3", "127.1.2.4", "127.1.2.3")
+    with (
+        envoy(make_certificate("ecdsa", certificates), tmp_path) as server,
+        Shakes(server.pid, options=("--by", "port,peer", "--peer-prefix", "32,128")) as shakes,
+    ):
+
+        def is_known() -> bool:
+            Client(server.port, TLS_1_3).connect()
+            return shakes.printed(f'"port": "{server.port}"') > 0
+
+        wait_for(is_known)
+        for source in sources:
+            with bad.plain(server.port, source) as plain, bad.context(TLS_1_2).wrap_socket(plain.dup()) as tls:
+                tls.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    shown = labels_of(shakes.singles, "port", "peer")
+    assert shown[-len(sources) :] == [(str(server.port), f"{source}/32") for source in sources]
+    assert {*shown[: -len(sources)]} <= {(None, None), (str(server.port), "127.0.0.1/32")}
+
+
 def test_envoys_own_statistics(certificates: Path, tmp_path: Path) -> None:
     with (
         envoy(make_certificate("rsa", certificates), tmp_path) as server,

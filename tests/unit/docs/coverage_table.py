@@ -83,6 +83,7 @@ _GRPC = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_grpc_is_coun
 _CONSCRYPT = f"{_OTHER}/test_embedded.py::test_the_stripped_boringssl_of_conscrypt_is_counted"
 _GRPC_CLIENT = f"{_OTHER}/test_embedded.py::test_handshakes_of_a_client_of_grpc_are_counted"
 _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
+_ENVOY_LABELS = (_ENVOY, f"{_OTHER}/test_envoy.py::test_ports_and_peers_of_its_clients")
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
 _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
@@ -111,7 +112,7 @@ _JSSE = "Java's own TLS (JSSE)"
 _JAVA = f"{_OTHER}/test_java.py::test_handshakes_of_jsse_are_counted"
 _UNTOLD_BY_JFR = "the JVM's Flight Recorder doesn't tell it"
 _NO_MORE = "it is recognised by the name of its library, not traced"
-_SOME_LABELS = "port and peer aren't seen"
+_SOME_LABELS = "port and peer of servers alone that read in the handshake's calls, but for the first ones of a run"
 _NO_TICKETS = "the look-up of sessions and callbacks aren't told from the rest"
 _NO_UNWIND_TABLES = (
     "nothing in such a file tells where a function begins, so that none is probed, with a debug file neither; a build that has"
@@ -121,7 +122,7 @@ _X86_ALONE = "functions without symbols are looked for in code for x86-64 alone"
 _NO_CACHE = "what the library looks up in its own cache of sessions isn't told from the rest"
 _NO_PORT = "the port isn't always known; those of RSA key exchange don't count"
 _CALLBACKS = "test_callbacks_and_what_looks_sessions_up"
-_BORING_LABELS = ("test_certificates_of_clients", "test_names_that_clients_ask_for")
+_BORING_LABELS = ("test_certificates_of_clients", "test_names_that_clients_ask_for", "test_ports_and_peers_of_clients")
 
 _ECH = "live/handshakes/test_ech.py::test_a_server_of_encrypted_hellos"
 
@@ -304,7 +305,7 @@ ROWS = (
             "phases": _by(f"{_BORING}::test_stripped", _CALLBACKS, _GRPC, _CONSCRYPT, _ENVOY, but=_NO_CACHE),
             "certificates": _by(f"{_BORING}::test_the_certificate_that_it_serves", _GRPC, _CONSCRYPT, _ENVOY, but=_NO_PORT),
             "waits": _by(f"{_BORING}::test_stripped"),
-            "labels": _by(f"{_BORING}::test_stripped", *_BORING_LABELS, _GRPC, _CONSCRYPT, _ENVOY, but=_SOME_LABELS),
+            "labels": _by(f"{_BORING}::test_stripped", *_BORING_LABELS, _GRPC, _CONSCRYPT, *_ENVOY_LABELS, but=_SOME_LABELS),
             "reasons": _by(f"{_BORING}::test_stripped", _CONSCRYPT, _ENVOY),
             "clients": _by(_GRPC_CLIENT, f"{_BORING}::test_clients"),
             "aarch64": _ARM_BARE_BORINGSSL,

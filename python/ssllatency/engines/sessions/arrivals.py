@@ -19,7 +19,7 @@ from ssllatency.host.preemption import loses_tracepoints
 TRACEPOINTS = ("at_socket_state", "at_arrival", "at_segment", "at_read")
 # Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
 _FEWEST, _MOST = 1024, 32768
-_ENOUGH_WITHOUT_SOCKET = 3
+_ENOUGH_WITHOUT_SOCKET = 3  # as many handshakes, unless it is asked who shook hands
 # How often it is looked whether a process is left that runs Go's code, and how long one may stay away, as while it restarts.
 _LOOK_S, _LINGER_S = 1.0, 10.0
 _NOT_NOW = (1 << 64) - 1
@@ -30,9 +30,10 @@ class Arrivals:
     for peers or this server. `sees_waits`: whether it is told when goroutines wait; without that their runtime has sites for
     it."""
 
-    def __init__(self, attachment: Attachment) -> None:
+    def __init__(self, attachment: Attachment, *, wants_sockets: bool) -> None:
+        """`wants_sockets`: the ports or the peers of handshakes are asked for."""
         self.watched = self.sees_waits = False
-        self._attachment = attachment
+        self._attachment, self._enough = attachment, 1 if wants_sockets else _ENOUGH_WITHOUT_SOCKET
         self._reads_tried = self._waits_tried = False
         self._waits: list[Closable] = []  # the links
         self._look_s, self._nobody_since_s = 0.0, math.inf
@@ -101,7 +102,7 @@ class Arrivals:
         """To be called several times a second. Traces what threads read, once a few handshakes were without a socket that is
         known: their servers read it themselves."""
         self._tend_waits()
-        if self._reads_tried or not self.watched or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:
+        if self._reads_tried or not self.watched or self._counters.without_socket < self._enough:
             return
         self._reads_tried = True
         with suppress(OSError, SsllatencyError):  # then their waits stay those for the peer or this server

@@ -117,7 +117,8 @@ class HandshakeSession:
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=_tracepoints(request), beside=beside)
         self._opened = ExitStack()
         self._watched = _Watched(transport=request.blocking)
-        self._arrivals = arrivals.Arrivals(self.attachment)
+        who = asks_for(request, Label.PORT) or asks_for(request, Label.PEER)
+        self._arrivals = arrivals.Arrivals(self.attachment, wants_sockets=who)
         self._quic = QuicServers(self.attachment, ports=asks_for(request, Label.PORT), wanted=wants_sockets(request))
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 
@@ -425,7 +426,8 @@ class HandshakeSession:
 
     def _unknown_labels(self) -> dict[Label, str]:
         known = self._counts.known_places
-        places_by_image = [known[index] for index, image in enumerate(self._images) if _shows_connections(image)]
+        of_reads = {Label.PORT, Label.PEER} if self._arrivals.watched else set()  # a library's reads tell its socket as well
+        places_by_image = [known[index] | of_reads for index, image in enumerate(self._images) if _shows_connections(image)]
         wanted = [label for label in Label if label not in WHO or label in self._request.by]
         hidden = [label for label in wanted if any(label not in places for places in places_by_image)]
         return dict.fromkeys(hidden, "the library's accessors don't show where it lies")

@@ -57,7 +57,7 @@ def watching(monkeypatch: pytest.MonkeyPatch, links: Links) -> tuple[Arrivals, A
     clock = Clock()
     monkeypatch.setattr(arrivals, "time", clock)
     monkeypatch.setattr(arrivals, "release", lambda: LIVE)
-    watched = Arrivals(cast("Attachment", links))
+    watched = Arrivals(cast("Attachment", links), wants_sockets=False)
     counters = SimpleNamespace(watches_transfers=0, transfers_since_ns=0, without_socket=0, without_port=0)
     monkeypatch.setattr(watched, "_counters", counters, raising=False)
     watched.watch_waits()
