@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from ssllatency.data_class import dataclass
 
 Place = tuple[int, str]
 CLOSED: Place = 0, ""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

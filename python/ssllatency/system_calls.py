@@ -12,8 +12,9 @@ import errno
 import os
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+
+from ssllatency.data_class import dataclass
 
 Instruction = tuple[int, int, int, int]  # code, how many to skip if true, and if false, operand
 

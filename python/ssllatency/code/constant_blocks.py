@@ -9,7 +9,9 @@ Steps have caps, so that any code ends soon.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ssllatency.data_class import dataclass
 
 ARGUMENTS = 5
 """The first arguments, whose constants are told."""

@@ -7,7 +7,7 @@ What each instruction does is the machine's: x86/evaluation.py and aarch64/evalu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency.code.values import (
     Assumptions,
@@ -19,6 +19,7 @@ from ssllatency.code.values import (
     narrowed,
     plus,
 )
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 
 MAX_STEPS = 400

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from ssllatency.code.machine import CALLS, ENDS, Flow, Frame, Instruction, Machine
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import ElfError, Image
 
 # Caps, as the file is untrusted: for one operation, for all operations of a file, and for a path that is followed backwards.

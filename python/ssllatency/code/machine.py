@@ -7,9 +7,10 @@ to registers, and how the kernel runs it under a probe. One implementation an ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
+
+from ssllatency.data_class import dataclass
 
 # For each register that holds an address in the frame: the stack pointer at the function's entry minus its value. The stack
 # pointer itself is absent once its value is unknown. A machine may keep more in it, under names of its own.

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Graph, Unplannable
 from ssllatency.code.machine import Flow, Instruction, Machine
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image, Range
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Flow, Instruction
 from ssllatency.code.values import signed
+from ssllatency.data_class import dataclass
 
 _MOST_STATES = 500  # instructions, each with where the value is, that are looked back on
 

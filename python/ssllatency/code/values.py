@@ -5,7 +5,9 @@ unknown."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from ssllatency.data_class import dataclass
 
 MASK = (1 << 64) - 1
 

@@ -13,9 +13,9 @@ import os
 import posixpath
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.headers import Headers, text_at
 from ssllatency.elf.source import ElfError, ElfSource
 from ssllatency.elf.symbols import FunctionIndex

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, TypeVar
 
@@ -19,6 +18,7 @@ from elftools.common.utils import struct_parse
 from elftools.construct import ConstructError
 from elftools.elf.structs import ELFStructs
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.source import ElfError, ElfSource
 
 MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}

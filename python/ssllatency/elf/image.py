@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf import plt
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.memory import Memory

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.hashes import gnu_candidates, sysv_candidates
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.memory import Memory

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.source import Engine
 from ssllatency.errors import SsllatencyError
 

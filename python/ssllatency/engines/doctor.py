@@ -13,9 +13,10 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.bpf import tracefs
 from ssllatency.engines.bpf.objects import is_outdated, object_path
 from ssllatency.errors import SsllatencyError

@@ -18,11 +18,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median
 from threading import Thread
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable
 from ssllatency.host.kernel import release

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

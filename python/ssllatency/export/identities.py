@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.export.process_handles import ProcessHandles
 from ssllatency.targets import Process, process_of

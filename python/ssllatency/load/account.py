@@ -7,9 +7,9 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.load.figures import LoadError
 
 _SETUID_AND_SETGID = 1 << 7 | 1 << 6  # CAP_SETUID, CAP_SETGID

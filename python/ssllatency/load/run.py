@@ -11,10 +11,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import IO, Any
 
+from ssllatency.data_class import dataclass
 from ssllatency.load.account import Account
 from ssllatency.load.figures import LoadError
 

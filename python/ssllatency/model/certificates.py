@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.process_label import ProcessLabel
 
 EARLIEST_S, LATEST_S = -62_135_596_800, 253_402_300_800  # the years 1 and 10000

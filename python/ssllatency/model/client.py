@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

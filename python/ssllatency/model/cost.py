@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ calls = the phases + rest, exactly, in each single handshake and so in every sum
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 
 from ssllatency.accept_queue import AcceptQueue
+from ssllatency.data_class import dataclass
 from ssllatency.model.certificates import ServedCertificate
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.offload import Offload

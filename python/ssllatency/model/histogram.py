@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import pairwise
 from operator import add, sub
 from typing import TYPE_CHECKING, ClassVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 
 SCALE = 4

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.snapshots import merge
 from ssllatency.model.snapshot import Snapshot
 

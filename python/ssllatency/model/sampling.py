@@ -5,8 +5,10 @@ model/windows/estimates.py makes the estimates."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
+
+from ssllatency.data_class import dataclass
 
 Counts = Mapping[int, float]  # calls by bucket of the exponential histogram
 Function = tuple[str, str]  # its name, and the outcome of its calls

@@ -7,10 +7,11 @@ Every value is immutable. Counts are cumulative from the start of the trace unti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 

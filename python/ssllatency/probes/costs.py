@@ -10,9 +10,10 @@ machine takes is measured by engines/hit_cost.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ssllatency.code.machine import Cost
+from ssllatency.data_class import dataclass
 from ssllatency.probes.plan import OperationPlan, Probe, Role
 
 WORK_NS = 2_000.0  # other work between two hits: after less, the second one finds some of its way in the nearest caches

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ssllatency.code.machine import Cost
+from ssllatency.data_class import dataclass
 
 if TYPE_CHECKING:
     from ssllatency.code.values import FieldPath

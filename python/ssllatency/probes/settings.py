@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ssllatency.code.machine import BASELINE, Emulation
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ssllatency.bounded_json import parsed
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 
 TOKEN = "SSLLATENCY_PROMETHEUS_TOKEN"

@@ -9,10 +9,11 @@ handshakes, and how long those took that failed for one reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.collect import PEER_PARTS, PROCESSOR_PARTS, QUEUE_PARTS, version_of

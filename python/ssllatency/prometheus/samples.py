@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.ledger import Value
 from ssllatency.export.metrics.points import Distribution

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ssllatency import abi
 from ssllatency.abi import Outcome, Reason, Wait
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.phases import Callee, ErrorFunction, MissingPart, Offer, Phase, PhaseFunction, Runtime, Transport
 

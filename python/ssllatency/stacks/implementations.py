@@ -5,9 +5,9 @@ one that can be traced. They are recognised by their marks in the file."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.registry import STACKS, UNTRACED, stack_of
 
 if TYPE_CHECKING:

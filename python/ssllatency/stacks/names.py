@@ -7,7 +7,9 @@ What a library doesn't have, or doesn't show, is absent; libssl and libcrypto ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ssllatency.data_class import dataclass
 
 # OpenSSL 1.1.1's short names of curves that IANA's registry of groups spells otherwise.
 _IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.abi import Convention, Outcome, Returns
+from ssllatency.data_class import dataclass
 
 
 class Tier(IntEnum):

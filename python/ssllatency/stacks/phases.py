@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from ssllatency.data_class import dataclass
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Function

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ssllatency import abi
 from ssllatency.abi import Wait
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

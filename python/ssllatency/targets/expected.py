@@ -14,10 +14,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below, open_regular
 from ssllatency.stacks.file_names import LOADED_AS, SONAMES, is_usual

@@ -14,9 +14,10 @@ import resource
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError, raise_if_too_many
 from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.file_names import has_library_name, is_usual, untraced_in

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.targets.processes import PROC
 
 _SECCOMP_FILTER = "2"  # SECCOMP_MODE_FILTER of linux/seccomp.h

@@ -18,10 +18,11 @@ import mmap
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import raise_if_too_many
 from ssllatency.safe_open import Status, stat_below, status_now
 from ssllatency.targets.processes import PROC

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ssllatency.data_class import dataclass
 from ssllatency.targets.containers.container import Container
 from ssllatency.targets.processes import Process
 from ssllatency.targets.sockets.listening import Listener

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError, raise_if_too_many
 
 PROC = Path("/proc")

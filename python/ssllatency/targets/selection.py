@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
 from ssllatency.own_processes import own_pids
 from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members, unit_folder

@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.source import Ability
 from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.targets import Selection

@@ -8,10 +8,11 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import Linking, TracedImage
 from ssllatency.errors import Absent, SsllatencyError

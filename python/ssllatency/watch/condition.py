@@ -6,8 +6,8 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.watch.metrics import IntervalSample, Metric
 

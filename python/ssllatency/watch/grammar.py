@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import NoReturn
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError, did_you_mean
 from ssllatency.units import duration_of
 from ssllatency.watch.condition import OPERATORS, Condition, Threshold

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import add_times, total
 from ssllatency.model.arithmetic.snapshots import by_function
 from ssllatency.model.handshakes import (

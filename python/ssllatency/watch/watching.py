@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.units import counted
 from ssllatency.watch.condition import Condition, Recent, ThresholdValue, joined

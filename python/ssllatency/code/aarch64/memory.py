@@ -8,9 +8,9 @@ Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "Loads and Sto
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ssllatency.code.values import signed
+from ssllatency.data_class import dataclass
 
 
 @dataclass(frozen=True)

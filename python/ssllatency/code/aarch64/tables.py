@@ -9,12 +9,12 @@ as `ldrb w, [table, index]; adr base, …; add target, base, w, sxtb #2; br targ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ssllatency.code.aarch64.instructions import Aarch64Instruction
 from ssllatency.code.aarch64.memory import extended, indexed
 from ssllatency.code.machine import Flow, ReadBytes, ReadPointer
 from ssllatency.code.values import signed
+from ssllatency.data_class import dataclass
 
 Path = Sequence[Aarch64Instruction]
 

@@ -9,13 +9,13 @@ load from the table, to the table's address and to the comparison that bounds th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import capstone
 from capstone import x86
 
 from ssllatency.code.machine import CALLS, Flow, ReadBytes, ReadPointer
 from ssllatency.code.x86.instructions import X86Instruction
+from ssllatency.data_class import dataclass
 
 Path = Sequence[X86Instruction]
 

@@ -7,10 +7,11 @@ import errno
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, Linking, Request, TracedImage

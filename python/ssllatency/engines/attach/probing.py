@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.code_check import check_code
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.links import Linker, close_all

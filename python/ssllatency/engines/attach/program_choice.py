@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.probing import STANDARD, Programs
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel

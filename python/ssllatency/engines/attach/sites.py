@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 
 from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.code.values import FieldPath
+from ssllatency.data_class import dataclass
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import FilePlan, Leaving, Probe, Role, SslOffsets, condition_number

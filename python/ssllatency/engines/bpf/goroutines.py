@@ -7,9 +7,9 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.process_slots import SlotCounts, slot_of
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ssllatency.abi import Outcome, Reason
+from ssllatency.data_class import dataclass
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.bpftrace.judge import Lines
 from ssllatency.engines.read import collect

@@ -8,10 +8,10 @@ bpftrace has had since 0.17: no functions, variables declared in the block that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ssllatency.abi import Outcome, Reason
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.images import not_traced, without_operations
 from ssllatency.engines.attach.sites import operations_of
 from ssllatency.engines.base import Side, TracedImage

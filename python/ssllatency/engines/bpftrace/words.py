@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ssllatency.abi import Outcome, Reason
+from ssllatency.data_class import dataclass
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.bpftrace.judge import Lines
 from ssllatency.engines.read import collect

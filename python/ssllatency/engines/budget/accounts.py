@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import NONE, UNKNOWN, Function, Sampling, Stratum, Work
 from ssllatency.model.windows.estimates import MOST_STRATA, basis_of, estimates, fewer

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.cost.spent import Share
 
 _AIM = 0.5  # of the budget: what tracing takes beside hits isn't in it, nor what comes in a moment

@@ -7,8 +7,9 @@ Who isn't traced has nothing of it, and a budget of his own: what he pays counts
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.budget.overhead_factor import OverheadFactor
 from ssllatency.engines.cost.spent import LEAST_S, Share, Spent, tool_share
 

@@ -21,9 +21,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.budget.accounts import Accounts, Totals, WatchedWindow
 from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.gates import Gates, resume

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.read.io_calls import IoCalls
 from ssllatency.model.cost import Moment

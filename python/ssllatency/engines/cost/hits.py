@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.process_slots import SLOTS
 from ssllatency.engines.bpf.words import filled_words, memory_of

@@ -12,9 +12,9 @@ import mmap
 import os
 import struct
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.bpf.ordering import keep_order
 from ssllatency.engines.bpf.perf import open_event
 from ssllatency.host.processors import processors

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.read.zeros import stripped
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram

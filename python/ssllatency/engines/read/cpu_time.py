@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.clock import process_clock_ns
 
 # Fields of proc_pid_stat(5), where the first has the number 1, counted from the one after the name.

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.handshake_row import HandshakeRowReader, marks_of
 from ssllatency.engines.read.names import CODED, LABELS, cause, label_value

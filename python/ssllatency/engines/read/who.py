@@ -5,9 +5,10 @@ peers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import NONE
 
 _LOCAL = "unix socket"

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency.accept_queue import AcceptQueueReading
+from ssllatency.data_class import dataclass
 from ssllatency.engines.base import Request
 from ssllatency.model.certificates import CertificateFacts, SignedPart
 from ssllatency.model.handshakes import Label, PeerPrefix

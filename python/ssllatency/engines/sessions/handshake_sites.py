@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.program_choice import PROGRAMS_OF_QUIC
 from ssllatency.engines.attach.sites import Sites, argument, certificate_paths, cookie, packed, site

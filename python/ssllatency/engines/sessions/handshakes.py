@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.accept_queue import AcceptQueueReading
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.attach.probing import Programs

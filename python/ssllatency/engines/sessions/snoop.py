@@ -11,12 +11,13 @@ import math
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ssllatency import abi
 from ssllatency.abi import Convention
+from ssllatency.data_class import dataclass
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import argument
 from ssllatency.engines.base import Request, TracedImage

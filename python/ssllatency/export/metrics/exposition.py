@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from ssllatency import __version__
+from ssllatency.data_class import dataclass
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
 from ssllatency.export.metrics.certificates import expiries
 from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host

@@ -8,9 +8,9 @@ is 0 where it is known that there was none, and absent where that can't be known
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from ssllatency.data_class import dataclass
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.points import Labels, labels

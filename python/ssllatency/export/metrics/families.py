@@ -4,8 +4,9 @@ so that a metric is called the same whichever way it comes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ssllatency.data_class import dataclass
 
 
 class MetricKind(StrEnum):

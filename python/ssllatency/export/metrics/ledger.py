@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from ssllatency.data_class import dataclass
 from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.points import Distribution, Labels
 from ssllatency.model.histogram import ExponentialHistogram

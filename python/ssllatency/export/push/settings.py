@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 
 if TYPE_CHECKING:

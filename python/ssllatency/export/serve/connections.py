@@ -11,9 +11,10 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from threading import Event, Lock, Thread
+
+from ssllatency.data_class import dataclass
 
 MOST = 32
 SHARE = 16  # of one address; an IPv6 network of 64 bits is one

@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 from ssllatency import __version__
+from ssllatency.data_class import dataclass
 from ssllatency.engines.resources import trim_heap
 from ssllatency.export.metrics.points import NoReading, Reading
 from ssllatency.export.serve.ahead import Ahead

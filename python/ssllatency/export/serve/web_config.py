@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 
 _CLIENT_AUTH = {

@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.resources import collect_seldom, keep_one_heap
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import NoReading, Reading, Readings

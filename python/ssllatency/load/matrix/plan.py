@@ -7,8 +7,10 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
+
+from ssllatency.data_class import dataclass
 
 DEFAULT, NONE, WANT, NEED = "default", "none", "want", "need"
 NEW, REUSE = "new", "reuse"

@@ -10,8 +10,8 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix.plan import Cell, Factor, Matrix
 from ssllatency.model.arithmetic.handshake_sums import total

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import phrase
 from ssllatency.load.account import Account
 from ssllatency.load.credentials import without_credentials

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.load.figures import ClientReport, ConnectionBounds, Figure, LoadError, LoadRequest
 from ssllatency.load.tools.reading import WHOLE, figure, not_its_output, number
 

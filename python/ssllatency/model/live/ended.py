@@ -8,8 +8,9 @@ their calls have the pid None, as those beyond the bound on processes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import add_alike, add_tallies
 from ssllatency.model.arithmetic.snapshots import add_alike_series
 from ssllatency.model.handshakes import Group, Handshakes, Label, Tallies

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import causes_since
 from ssllatency.model.arithmetic.snapshots import difference
 from ssllatency.model.handshakes import Cause, Ending, Label, LabelValue

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import cached_property
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Group, Label, LabelValue
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Snapshot

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.live.rows import LiveRow
 
 KEYS = ("service", "pod", "namespace", "name")

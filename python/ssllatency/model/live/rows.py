@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.arithmetic.snapshots import ALL_PROCESSES, add_series
 from ssllatency.model.handshakes import NO, YES, Ending, Group, Handshakes, Label, Part

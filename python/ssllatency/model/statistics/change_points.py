@@ -11,11 +11,12 @@ neighbours are taken to be no more alike than any others. The draws are the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import comb, log, sqrt
 from random import Random
 from statistics import fmean
+
+from ssllatency.data_class import dataclass
 
 _SHORTEST = 2  # numbers of a level: one is an outlier
 _DRAWS = 999

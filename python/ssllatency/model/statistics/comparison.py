@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Ending, Label, Part
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.statistics.resampling import Quantity

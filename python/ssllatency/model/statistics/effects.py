@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.windows import student
 
 _OUTSIDE = 0.05  # the share of intervals that don't hold the truth

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -19,6 +18,7 @@ from operator import mul
 from random import Random
 from statistics import variance
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.histogram import BUCKET_COUNT, SCALE, ExponentialHistogram, Grid
 from ssllatency.model.timed import Timed
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import log
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, WINDOWED, Ending, Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Snapshot

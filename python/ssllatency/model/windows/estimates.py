@@ -15,9 +15,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.histogram import OVERFLOW, UNDERFLOW, bucket_bounds
 from ssllatency.model.sampling import NONE, Basis, Estimate, Function, Interval, Stratum
 from ssllatency.model.windows import bases

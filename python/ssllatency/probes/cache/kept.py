@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.source import ElfSource
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache import store

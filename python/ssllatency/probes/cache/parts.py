@@ -7,9 +7,10 @@ Nothing here brings in the ELF parser or the decoder, nor what only some of the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.facts import FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes import codec

@@ -27,7 +27,7 @@ from ssllatency.safe_open import open_regular, stat_regular_below
 
 # These rooms, and the modules below them, make what is cached about a file.
 PLANNING_ROOMS = ("code", "elf", "stacks", "probes")
-_BELOW = ("abi", "errors", "facts", "fields", "safe_open")
+_BELOW = ("abi", "data_class", "errors", "facts", "fields", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _DRAFT, _DRAFT_LASTS_S = re.compile(r"\.[0-9a-f]{16}"), 60

@@ -9,10 +9,10 @@ to the next. What is past the call may be reached by other ways as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow, Instruction
+from ssllatency.data_class import dataclass
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.sites.entry import Site, site_cost
 

@@ -5,12 +5,12 @@ with the arguments still in their registers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import Cost, Emulation, Flow, Instruction
 from ssllatency.code.return_values import NOT_LEFT, ExitValues
+from ssllatency.data_class import dataclass
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.plan import LARGEST_FRAME
 

@@ -11,11 +11,12 @@ what comes before the tail and the `ret`s. A `ret` is a candidate itself, so the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow
 from ssllatency.code.return_values import ExitValues, Value, return_values
+from ssllatency.data_class import dataclass
 from ssllatency.probes.sites.branches import endings, run_once, settled, topological_order
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
 from ssllatency.probes.sites.entry import Site, head_until, site_cost, site_delta

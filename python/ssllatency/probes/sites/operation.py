@@ -9,10 +9,11 @@ never taken below them, and for the SSL_* functions only where a way out can't b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import Cost, Machine
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
 from ssllatency.probes.plan import OperationPlan, Probe, Role

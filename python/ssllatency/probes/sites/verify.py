@@ -9,12 +9,12 @@ site on a branch may be one in one direction only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import CALLS, Flow, Instruction
 from ssllatency.code.return_values import NOT_LEFT, Value
+from ssllatency.data_class import dataclass
 from ssllatency.probes.sites.entry import Site
 
 MAX_STATES = 200_000

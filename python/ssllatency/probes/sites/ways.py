@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from ssllatency.code.flow import Graph, reachable
 from ssllatency.code.return_values import constants
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 from ssllatency.probes.plan import Leaving, Probe, Role
 from ssllatency.probes.sites.entry import Site

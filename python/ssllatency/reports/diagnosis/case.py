@@ -6,9 +6,9 @@ A client waits from its ClientHello's arrival on: for the wall time, and for the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, SAMPLED, Ending, Fact, Group, Handshakes, Part, RequestedSide
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, PHASES, WAITS, Ending, Group, Label, Part
 from ssllatency.reports.diagnosis.case import Case

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
+from ssllatency.data_class import dataclass
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import MOST
 

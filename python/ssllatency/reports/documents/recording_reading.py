@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency.bounded_json import parsed
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot

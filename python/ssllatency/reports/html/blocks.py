@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.reports.html.plots.plots import Plot
 from ssllatency.reports.html.tables import HtmlTable
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.reports.html.words import style_name, typeset
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.parts import LETTERS

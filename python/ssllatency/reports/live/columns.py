@@ -5,8 +5,8 @@ is narrow."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.live.reading import FUNCTION
 from ssllatency.model.live.rows import LiveRow
 from ssllatency.model.timed import quantile_ns

@@ -5,8 +5,8 @@ the table; of the chosen row the trend, the heatmap and the parts of the time; t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import WHO, Part
 from ssllatency.model.live.history import HISTORY_S, Failures
 from ssllatency.model.live.reading import FUNCTION

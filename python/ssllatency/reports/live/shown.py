@@ -5,9 +5,10 @@ of."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Label, Part, RequestedSide
 from ssllatency.model.live.history import History, HistoryInterval, Tally, Window, counts, tallies
 from ssllatency.model.live.reading import FUNCTION, SERVICE

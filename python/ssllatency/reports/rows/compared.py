@@ -5,8 +5,8 @@ beyond noise."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Ending, Label
 from ssllatency.model.statistics.comparison import (
     Change,

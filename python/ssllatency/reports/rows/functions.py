@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.snapshot import Outcome, Series
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.quantiles import quantile

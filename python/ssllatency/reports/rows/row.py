@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Part
 
 

@@ -5,8 +5,8 @@ estimates."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling
 from ssllatency.reports.rows.parts import ESTIMATED

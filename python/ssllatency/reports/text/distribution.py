@@ -8,8 +8,8 @@ Two sections, as there: @hist and @stat are the calls that succeeded, @histF and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.histogram import LinearHistogram, added_linear
 from ssllatency.model.snapshot import Outcome, Series
 from ssllatency.reports.text.page import PLAIN, Page

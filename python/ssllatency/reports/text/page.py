@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.reports.words.marks import END
 from ssllatency.units import NO_BREAK, printable, together
 

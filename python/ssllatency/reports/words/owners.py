@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Label, Part, RequestedSide, Single
 from ssllatency.model.statistics.comparison import Contribution
 from ssllatency.reports.words.parts import part_names

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import PHASES, WAITS, Part, RequestedSide
 
 

@@ -10,7 +10,6 @@ arguments that lie beside the callback. What isn't clear there is absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.code.bodies import Bodies
@@ -18,6 +17,7 @@ from ssllatency.code.calls import calls_to
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import Flow, Instruction, Machine
 from ssllatency.code.pointer_calls import called_loads, calls_through, origins
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 from ssllatency.stacks.boringssl.connection import boringssl_offsets
 from ssllatency.stacks.boringssl.labels import Labels, only

@@ -11,12 +11,12 @@ structure, and beside the slots the number of the one that it has chosen.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ssllatency.code.evaluate import followed_in, returned
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, OutgoingCall, SymbolicAddress, Value
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Function, Image, Range
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors
 from ssllatency.stacks.found_functions import FOUND

@@ -5,11 +5,12 @@ choose a side of a connection are known, on either machine. The code is read fro
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency.code.aarch64.call_constants import REGISTERS, made
 from ssllatency.code.aarch64.instructions import NAMES, decoded
 from ssllatency.code.decode import lines
+from ssllatency.data_class import dataclass
 from ssllatency.elf import aarch64
 from ssllatency.elf.image import Image
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed_in, returned
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, OutgoingCall, SymbolicAddress, Value
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.chosen_side import CLIENT, SERVER, ChosenSide
 from ssllatency.stacks.boringssl.raised_errors import errors_of

@@ -5,12 +5,12 @@ session keeps what each extension has behind a pointer, which one inner function
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress, Value
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 
 _SESSION, _OUTPUT = SymbolicAddress("argument", 0), SymbolicAddress("output", 0)

@@ -7,8 +7,8 @@ It is found by its first bytes. Since Go 1.18 its texts follow them; before, the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.go.data import Data
 
 _MAGIC, _ALIGNMENT = b"\xff Go buildinf:", 16

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Function
 from ssllatency.stacks.go.data import LONGEST_NAME, Data, varint
 from ssllatency.stacks.go.module_data import ModuleData

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow, Instruction
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.go.sites import ARGUMENTS, CALLS, InnerCall, branch_behind
 
 _LONGEST = 32  # instructions of a straight line that ends in a call

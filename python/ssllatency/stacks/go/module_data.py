@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.source import MAX_READ
 from ssllatency.stacks.go.data import Data
 

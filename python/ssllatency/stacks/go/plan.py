@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.flow import Code, Graph, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Flow, Machine
 from ssllatency.code.x86.machine import X86
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Function
 from ssllatency.stacks.go import verify
 from ssllatency.stacks.go.body import GoBodies

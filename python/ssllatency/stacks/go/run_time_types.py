@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.go.data import Data, varint
 from ssllatency.stacks.go.module_data import ModuleData
 

@@ -20,11 +20,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from operator import attrgetter
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import BASELINE, ENDS, Cost, Emulation, Flow, Instruction
+from ssllatency.data_class import dataclass
 
 MAX_EXITS, MAX_CALLS = 256, 64
 _LONGEST_HEAD, _LONGEST_BLOCK = 16, 64  # instructions up to the site; of the block that grows the stack

@@ -9,10 +9,10 @@ where functions have moved. Handshake, HandshakeContext and ConnectionState aren
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
 from ssllatency.abi import GoField, GoKey
+from ssllatency.data_class import dataclass
 
 OLDEST, NEWEST = 18, 27  # of Go 1.N: the versions whose sources were read
 

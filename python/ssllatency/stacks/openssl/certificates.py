@@ -5,10 +5,10 @@ of ASN.1."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from ssllatency.code.returns import returned_address
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
 

@@ -9,12 +9,13 @@ on first.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from weakref import WeakKeyDictionary
 
 from ssllatency.code.calls import calls_through, calls_to
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.rustls.aws_lc_rs import function_of, prefixes

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC, Process

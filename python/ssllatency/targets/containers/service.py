@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.targets.containers.container import MANAGER, Container, parse_cgroup
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC

@@ -14,12 +14,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from operator import is_
 from pathlib import Path
 
 from ssllatency.accept_queue import CLOSED, AcceptQueue, AcceptQueueReading, Place, summed
+from ssllatency.data_class import dataclass
 from ssllatency.targets.processes import PROC
 from ssllatency.targets.sockets.holders import Holders
 from ssllatency.targets.sockets.listening import whole_table

@@ -5,14 +5,15 @@ and not connected takes datagrams from anybody, as a QUIC server's does."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.targets.processes import PROC, Process
 
 _LISTEN, _UNCONNECTED = "0A", "07"  # states of a socket, as the tables write them
@@ -29,7 +30,7 @@ _NO_TABLE = "the kernel's table of sockets has another form"
 _HOLDERS = ("systemd", "init", "docker-proxy")
 
 
-@dataclass(frozen=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class Listener:
     """An address and a port; the address 0.0.0.0 or :: stands for all. `protocol`: "tcp" or "udp"."""
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ssllatency.accept_queue import TOGETHER, AcceptQueue, Place
+from ssllatency.data_class import dataclass
 from ssllatency.targets.sockets.holders import Holders
 from ssllatency.targets.sockets.listening import Listener
 

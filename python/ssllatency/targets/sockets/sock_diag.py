@@ -11,12 +11,12 @@ import os
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 from ssllatency.c_library import c_library
+from ssllatency.data_class import dataclass
 from ssllatency.targets.sockets.listening import text_of
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h

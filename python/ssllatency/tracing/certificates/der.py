@@ -5,7 +5,8 @@ that says it and must fit. Whatever isn't so is refused, and nothing is read bey
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ssllatency.data_class import dataclass
 
 INTEGER, BIT_STRING, OCTET_STRING, OBJECT_IDENTIFIER = 0x02, 0x03, 0x04, 0x06
 SEQUENCE, SET = 0x30, 0x31

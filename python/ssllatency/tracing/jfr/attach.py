@@ -16,9 +16,9 @@ import stat
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import handle_below
 from ssllatency.targets.opt_out import opt_out_reason

@@ -12,8 +12,9 @@ from __future__ import annotations
 import codecs
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ssllatency.data_class import dataclass
 
 _HEADER = struct.Struct(">4sHHQQQQQQQI")
 _METADATA, _CHECKPOINT = 0, 1

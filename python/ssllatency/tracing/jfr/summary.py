@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.flight_recorder import FlightRecording, Negotiated, Thrown, TimedMethod
 from ssllatency.tracing.jfr.chunks import Chunk, Event, Fields, read_chunks
 

@@ -7,9 +7,10 @@ import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.engines.source import Ability, HandshakeSource
 from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.fields import FieldError

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.data_class import dataclass
 from ssllatency.load.figures import LoadError
 
 # The arguments of `openssl req -newkey` by name.

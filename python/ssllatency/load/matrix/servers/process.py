@@ -17,10 +17,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ssllatency.data_class import dataclass
 from ssllatency.load.account import Account
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.figures import LoadError

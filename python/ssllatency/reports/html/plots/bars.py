@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from matplotlib.axes import Axes
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Part
 from ssllatency.reports.html.plots.plots import Plot, Size, plot
 from ssllatency.reports.html.plots.svg import COLOURS

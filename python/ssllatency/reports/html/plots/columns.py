@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import add_times
 from ssllatency.model.handshakes import Ending, Part, Times
 from ssllatency.model.recording import Recording, Run

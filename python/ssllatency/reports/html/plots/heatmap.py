@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy
 from matplotlib.axes import Axes
 
+from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import Grid
 from ssllatency.reports.html.plots.columns import PlotColumn

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from ssllatency.data_class import dataclass
 from ssllatency.reports.html.plots.plots import Size
 
 _DAY_S = 86400.0

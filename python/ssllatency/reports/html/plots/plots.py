@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -16,6 +15,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from ssllatency.data_class import dataclass
 from ssllatency.reports.html.plots.svg import COLOURS, embedded
 
 # An SVG file of this library has 72 units an inch; here a unit is one of CSS's pixels.

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.certificates import CertificateFacts, Issuer, ServedCertificate, without_processes
 from ssllatency.model.handshakes import NONE, Handshakes
 from ssllatency.units import counted

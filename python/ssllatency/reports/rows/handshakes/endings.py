@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import client_wait_ns
 from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, RequestedSide, Single
 from ssllatency.reports.words.label_words import ADJECTIVES, labels_words

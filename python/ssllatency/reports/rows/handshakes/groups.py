@@ -5,8 +5,8 @@ those that succeeded were like."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import add_groups
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, whole_part
 from ssllatency.reports.rows.row import Row

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import total
 from ssllatency.model.handshakes import Ending, Handshakes, Label
 from ssllatency.reports.words.label_words import LABELS, key_words, value_words

@@ -5,8 +5,8 @@ ended."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.model.arithmetic.handshake_sums import client_wait_ns
 from ssllatency.model.handshakes import Ending, Label, Part, Single
 from ssllatency.reports.rows.handshakes.endings import UNPHASED, reason_words, why_words

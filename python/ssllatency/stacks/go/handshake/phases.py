@@ -6,8 +6,8 @@ is ready, with the branch behind it. Also the runtime's collections of garbage."
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.base import PhaseSites
 from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
 from ssllatency.stacks.go.traced_functions import DECRYPTS, NEWEST, OLDEST, Purpose, TracedFunction, functions_of

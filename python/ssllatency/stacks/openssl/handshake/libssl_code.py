@@ -10,10 +10,10 @@ of libssl, which a linker takes where libcrypto needs more of it later on.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Unplannable
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image, Range
 from ssllatency.stacks.source_files import file_names, places_naming
 

@@ -9,9 +9,10 @@ which OpenSSL 1.1.1 has as well, are left out. Layout and packing: openssl/err.h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 from ssllatency.stacks.names import unpack
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at

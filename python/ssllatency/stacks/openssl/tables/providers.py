@@ -11,9 +11,9 @@ openssl/core_dispatch.h.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ssllatency.code.returns import returned_address
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 
 OPERATIONS = {"KEYMGMT": 10, "KEYEXCH": 11, "SIGNATURE": 12, "ASYM_CIPHER": 13, "KEM": 14}

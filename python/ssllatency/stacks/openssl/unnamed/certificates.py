@@ -8,12 +8,12 @@ Beside the certificate lies its private key: so the one is taken only where the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, OutgoingCall
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.stacks.openssl.signatures import code_point_offset
 from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MOST_FIELDS, SMALL

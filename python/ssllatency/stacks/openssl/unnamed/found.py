@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssllatency.code.values import FieldPath
+from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Function, Image
 from ssllatency.stacks.found_functions import FoundOnce
 from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, NAMES, UnnamedOpenSslFunctions
