@@ -103,6 +103,44 @@ def test_open_metrics_text_counts_exactly(values_ns: list[int]) -> None:
     assert by_name[f"{NAME}_created"] == SINCE
 
 
+@pytest.mark.parametrize("open_metrics", [True, False])
+@pytest.mark.parametrize("value", ["100 %", "%d %b %(x)s %", "100 %\\", '"%s"', "\0\1", "{%}"])
+def test_labels_are_written_as_they_are(value: str, open_metrics: bool) -> None:
+    """In what is formatted, too, and of a service that is named to disturb that."""
+    named = labels({"service": value})
+    points = [Point(HANDSHAKES, named, distribution([5, 10**9]), SINCE), Point("ssllatency.call.retries", named, 12, SINCE)]
+    written = text.render(Reading("host", SINCE, tuple(points)), open_metrics=open_metrics).decode()
+    found = open_metrics_families(written) if open_metrics else plain_families(written)
+    samples = [sample for family in found for sample in family.samples]
+    assert {sample.labels["service"] for sample in samples} == {value}
+    assert {sample.value for sample in samples if sample.name.endswith("_count")} == {2}
+    assert {sample.value for sample in samples if sample.name == "ssllatency_call_retries_total"} == {12}
+
+
+def test_a_histogram_without_labels_is_one_as_well() -> None:
+    point = Point(HANDSHAKES, (), distribution([10**6]), SINCE)
+    written = text.render(Reading("host", SINCE, (point,)), open_metrics=True).decode()
+    assert f'\n{NAME}_bucket{{le="64.0"}} 1\n{NAME}_bucket{{le="+Inf"}} 1\n{NAME}_count 1\n{NAME}_sum 0.001\n' in written
+
+
+@given(
+    st.lists(st.integers(0, 3), max_size=BUCKET_COUNT),
+    st.integers(FIRST_BUCKET, FIRST_BUCKET + BUCKET_COUNT),
+    st.sampled_from([1, 300, 2**40]),
+)
+def test_counts_up_to_a_bound_are_the_same_however_a_histogram_is_kept(counts: list[int], offset: int, times: int) -> None:
+    counts = counts[: FIRST_BUCKET + BUCKET_COUNT - offset]
+    many = [count * times for count in counts]
+    whole = ExponentialHistogram(tuple(many), offset, 2, 5)
+    kept = [whole, ExponentialHistogram.from_packed(whole.packed, whole.offset, 2, 5)]
+    if times == 1:
+        kept.append(ExponentialHistogram.from_bytes(bytes(whole.counts), whole.offset, 2, 5))
+        kept.append(ExponentialHistogram.from_bytes(bytes(counts), offset, 2, 5))
+    ends = [power << 4 for power in text.POWERS]
+    expected = [2 + sum(count for bucket, count in enumerate(many, offset) if bucket < end) for end in ends]
+    assert [text.cumulated(histogram) for histogram in kept] == [expected] * len(kept)
+
+
 def test_prometheus_text_is_read_as_well() -> None:
     found = {family.name: family for family in plain_families(text.render(reading([10**6]), open_metrics=False).decode())}
     assert {name: family.type for name, family in found.items()} == {

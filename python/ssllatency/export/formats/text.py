@@ -4,9 +4,13 @@ the buckets that were counted, so that their counts are exact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading
@@ -17,79 +21,100 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 # The bounds are these powers of 2 seconds: 61 us to 64 s, the last that is counted.
 POWERS = (-14, -12, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0, 2, 4, 6)
-_BOUNDS = [f'{2.0**power!r}"}} ' for power in POWERS]  # as the end of a label, and of all labels
 _ENDS = [power << SCALE for power in POWERS]  # the buckets that follow them
 _MOST_REMEMBERED = 8192  # series whose labels needn't be written again for each scrape
-_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\"", "%": "%%"})
 
 
 def render(reading: Reading, *, open_metrics: bool) -> bytes:
     """The whole exposition."""
-    written: list[bytes] = []
-    for name, points in groupby(reading.points, key=lambda point: point.family):
-        family, kind = BY_NAME[name], "OpenMetrics" if open_metrics else "text"
-        written.append(_encoded(_head(family, open_metrics=open_metrics)))
-        written += (point.written_as(kind) or _written(kind, family, point) for point in points)
+    kind, written = "OpenMetrics" if open_metrics else "text", []
+    for name, points in groupby(reading.points, key=attrgetter("family")):
+        family = BY_NAME[name]
+        words = _words(family, open_metrics=open_metrics)
+        written.append(words.head)
+        written += [last[1] if (last := point.written)[0] == kind else _written(kind, words, point) for point in points]
     return b"".join((*written, b"# EOF\n" if open_metrics else b""))
 
 
-def _written(kind: str, family: Family, point: Point) -> bytes:
-    return point.keep_written(kind, _encoded(_point(family, point, open_metrics=kind == "OpenMetrics")))
+@dataclass(frozen=True)
+class _Words:
+    """The words of a family and of its points, which are most of the text, in pieces between which a point's labels go.
+
+    `number`: of a number, which is `%b`. `bounds`: of a histogram's lines up to the last bucket's, whose counts are `%d`, and
+    `sums` of those that follow. `created`: of the line that says since when a point counts; none where no line does.
+    """
+
+    head: bytes
+    number: Sequence[bytes]
+    bounds: Sequence[bytes]
+    sums: Sequence[bytes]
+    created: Sequence[bytes]
 
 
-def _encoded(lines: Iterable[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _base(family: Family, *, open_metrics: bool) -> str:
+@lru_cache(2 * len(BY_NAME))
+def _words(family: Family, *, open_metrics: bool) -> _Words:
     name = family.prometheus_name
-    return name.removesuffix("_total") if open_metrics else name
-
-
-def _head(family: Family, *, open_metrics: bool) -> Iterator[str]:
-    base = _base(family, open_metrics=open_metrics)
-    yield f"# HELP {base} {family.help}"
-    yield f"# TYPE {base} {family.kind}"
+    base = name.removesuffix("_total") if open_metrics else name
+    head = f"# HELP {base} {family.help}\n# TYPE {base} {family.kind}\n"
     if open_metrics and family.prometheus_unit:
-        yield f"# UNIT {base} {family.prometheus_unit}"
+        head += f"# UNIT {base} {family.prometheus_unit}\n"
+    bounds = [f'le="{2.0**power!r}"}} %d\n{name}_bucket{{' for power in POWERS]
+    return _Words(
+        head.encode(),
+        _pieces(name, " %b\n"),
+        _pieces(f"{name}_bucket{{", *bounds, 'le="+Inf"} %d\n'),
+        _pieces(f"{name}_count", f" %d\n{name}_sum", " %b\n"),
+        _pieces(f"{base}_created", " %b\n") if open_metrics and family.kind is not MetricKind.GAUGE else (),
+    )
 
 
-def _point(family: Family, point: Point, *, open_metrics: bool) -> Iterator[str]:
-    written, name = _labels(point.labels), family.prometheus_name
-    if isinstance(point.value, Distribution):
-        yield from _histogram(name, written, point.value)
+def _pieces(*pieces: str) -> Sequence[bytes]:
+    return [piece.encode() for piece in pieces]
+
+
+def _written(kind: str, words: _Words, point: Point) -> bytes:
+    labels, value = _labels(point.labels), point.value
+    if isinstance(value, Distribution):
+        total_ns, buckets = value
+        count = buckets.count
+        text = labels.before_bound.join(words.bounds) + labels.alone.join(words.sums)
+        numbers = (*cumulated(buckets), count, count, repr(total_ns / 1e9).encode())
     else:
-        yield f"{name}{_in_braces(written)} {point.value!r}"
-    if open_metrics and family.kind is not MetricKind.GAUGE:
-        yield f"{_base(family, open_metrics=True)}_created{_in_braces(written)} {point.since_s!r}"
-
-
-def _histogram(name: str, written: str, value: Distribution) -> Iterator[str]:
-    begin = f'{name}_bucket{{{written}{"," if written else ""}le="'
-    for bound, count in zip(_BOUNDS, cumulated(value.buckets), strict=True):
-        yield f"{begin}{bound}{count}"
-    yield f'{begin}+Inf"}} {value.buckets.count}'
-    yield f"{name}_count{_in_braces(written)} {value.buckets.count}"
-    yield f"{name}_sum{_in_braces(written)} {value.total_ns / 1e9!r}"
+        text, numbers = labels.alone.join(words.number), (repr(value).encode(),)
+    if words.created:
+        text += labels.alone.join(words.created)
+        numbers = (*numbers, _time(point.since_s))
+    return point.keep_written(kind, text % numbers)
 
 
 def cumulated(buckets: ExponentialHistogram) -> list[int]:
     """Return how many durations aren't longer than each of the bounds."""
-    counts, first, most = buckets.counts, buckets.offset, len(buckets.counts)
-    so_far, seen, found = buckets.underflow, 0, []
-    for end in _ENDS:
-        stop = min(max(0, end - first), most)
-        if stop > seen:
-            so_far += sum(counts[seen:stop])
-            seen = stop
+    counts, first, so_far = buckets.as_bytes or buckets.counts, buckets.offset, buckets.underflow
+    if not counts:
+        return [so_far] * len(_ENDS)
+    begin, stop = bisect_right(_ENDS, first), bisect_left(_ENDS, first + len(counts))
+    found, seen = [so_far] * begin, 0
+    for end in _ENDS[begin:stop]:
+        so_far += sum(counts[seen : end - first])
+        seen = end - first
         found.append(so_far)
-    return found
+    return found + [so_far + sum(counts[seen:])] * (len(_ENDS) - stop)
+
+
+class _Labels(NamedTuple):
+    """The labels of a series, as they stand before the bound of a bucket, and alone; in what is formatted with `%`."""
+
+    before_bound: bytes
+    alone: bytes
 
 
 @lru_cache(_MOST_REMEMBERED)
-def _labels(pairs: Labels) -> str:
-    return ",".join(f'{name.replace(".", "_")}="{value.translate(_ESCAPES)}"' for name, value in pairs)
+def _labels(pairs: Labels) -> _Labels:
+    written = ",".join(f'{name.replace(".", "_")}="{value.translate(_ESCAPES)}"' for name, value in pairs).encode()
+    return _Labels(written + b"," if written else b"", b"{%b}" % written if written else b"")
 
 
-def _in_braces(written: str) -> str:
-    return f"{{{written}}}" if written else ""
+@lru_cache(_MOST_REMEMBERED)
+def _time(at_s: float) -> bytes:
+    return repr(at_s).encode()
