@@ -5,7 +5,7 @@
 
 #include "ssllatency.h"
 
-/* A process became a target: by its new name or its cgroup, or as the child of one. Or SSLL_HITS_A_NOTICE hits were counted. */
+/* A process became a target: by its new name or its cgroup, or as the child of one. Or many hits were counted. */
 struct ssll_notice {
 	__u64 at_ns;  /* CLOCK_MONOTONIC */
 	__u32 tgid;   /* 0: of hits */

@@ -167,10 +167,12 @@ enum ssll_process_slot {
 
 /*
  * Hits are counted by processor, by the process's slot, and by kind. Each processor has SSLL_PROCESS_SLOTS entries of its own
- * in the map, so that none waits for another's cache line.
+ * in the map, so that none waits for another's cache line. User space hears of a load that comes at once: after the first so
+ * many hits of one entry and kind, each time that these have doubled, and then after each so many more.
  */
 enum ssll_hit_table {
-	SSLL_HITS_A_NOTICE = 8192, /* a power of two, of one entry and kind: so user space hears of a load that comes at once */
+	SSLL_HITS_FIRST_NOTICE = 1024,
+	SSLL_HITS_A_NOTICE = 8192, /* both are powers of two */
 };
 
 struct ssll_hits {

@@ -19,12 +19,20 @@ struct {
 	__type(value, struct ssll_hits);
 } hits SEC(".maps");
 
+/* Whether user space is to hear of the hits of an entry when there are so many of a kind. */
+static __always_inline bool is_worth_a_notice(__u64 counted)
+{
+	if (counted & (SSLL_HITS_FIRST_NOTICE - 1))
+		return false;
+	return counted < SSLL_HITS_A_NOTICE ? !(counted & (counted - 1)) : !(counted & (SSLL_HITS_A_NOTICE - 1));
+}
+
 /* Where nobody reads notices, or they find no room, user space sees the hits when it looks the next time. bcc's programs have
  * no ring. */
 static __always_inline void tell_of_many(__u64 counted)
 {
 #ifndef SSLL_VALUE
-	if (!(counted & (SSLL_HITS_A_NOTICE - 1)))
+	if (is_worth_a_notice(counted))
 		notify(0, 0);
 #endif
 }

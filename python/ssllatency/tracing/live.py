@@ -24,7 +24,7 @@ from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.progress import Progress
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
-from ssllatency.stopping import STOP, end_if_asked, stop_is_asked_for
+from ssllatency.stopping import STOP, end_if_asked, stop_is_asked_for, wait_for
 from ssllatency.targets import Selection, exists
 from ssllatency.tracing.resolve import Resolved, resolve
 from ssllatency.tracing.stuck import end_if_stuck
@@ -230,6 +230,15 @@ class RunEnd:
         self._follower.wait(min(seconds, _FOLLOW_S))
         self._looked_s = time.monotonic()
         return False
+
+    def wait_for(self, descriptor: int, seconds: float) -> None:
+        """Waits until the descriptor can be read, a signal comes, or something needs a look, as a burst of hits does; at most
+        so long."""
+        if self._follower is None:
+            wait_for([descriptor], seconds)
+        else:
+            self._follower.wait(seconds, descriptor)
+            self._looked_s = time.monotonic()
 
     def _is_hit(self) -> bool:
         """Whether probes were hit many times since this was asked."""

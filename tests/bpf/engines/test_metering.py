@@ -165,15 +165,21 @@ def test_what_was_mapped_is_given_back_at_once(subject: Subject) -> None:
 
 
 def test_many_hits_wake_whoever_keeps_the_budget(subject: Subject) -> None:
-    """A notice is of one process on one processor, each time that it has hit probes of one kind so many times more."""
+    """A notice is of one process on one processor, each time that it has hit probes of one kind so many times more; the first
+    ones come sooner, at each doubling."""
     session = subject.attach(hit_costs=known, follow=Rules(lambda: {subject.pid: False}))
     following = session.attachment.following
     assert following is not None
     a_call, a_notice = hits_of_a_success(subject, "RSA_sign"), abi.HitTable.HITS_A_NOTICE.value
-    subject.do("calls", a_notice // (4 * a_call))  # of each of two kinds
+    first = abi.HitTable.HITS_FIRST_NOTICE.value
+    doublings = (a_notice // first).bit_length() - 1
+    subject.do("calls", first // (4 * a_call))  # of each of two kinds
     assert not following.wait(0)
     assert following.bursts == 0
+    subject.do("calls", first * possible_cores() * abi.Hit.HITS // a_call)  # more than each of them waits for
+    assert following.wait(0)
+    assert 1 <= following.bursts <= doublings * possible_cores() * abi.Hit.HITS
     subject.do("calls", 4 * a_notice // a_call)
     assert following.wait(0)
-    bursts, hits = following.bursts, measured(session).hits
-    assert hits / a_notice - abi.Hit.HITS * possible_cores() <= bursts <= hits / a_notice
+    bursts, hits, entries = following.bursts, measured(session).hits, abi.Hit.HITS * possible_cores()
+    assert hits / a_notice - entries <= bursts <= hits / a_notice + doublings * entries

@@ -134,6 +134,23 @@ def test_a_run_that_waits_lasts_from_the_first_arrival_on() -> None:
     assert end.has_come()
 
 
+@pytest.mark.parametrize("followed", [True, False])
+def test_a_wait_for_what_a_command_reads_sees_what_else_needs_a_look(followed: bool) -> None:
+    """Such as a burst of hits, which the follower hears of; without one at least the descriptor ends the wait."""
+    waited: list[tuple[float, int]] = []
+    follower = SimpleNamespace(wait=lambda *words: waited.append(words), arrived=True, look=lambda: pytest.fail("looked again"))
+    end = RunEnd(Resolved((), (), True, (), SOURCE), 100.0, cast("Any", follower) if followed else None)
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, b"x")
+        end.wait_for(reader, 50.0)
+        assert waited == ([(50.0, reader)] if followed else [])
+        assert not end.has_come()
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
 @pytest.mark.parametrize(("due_in_s", "pause_s"), [(math.inf, 0.1), (10, 0.2), (0.1, 0.1), (-1, 0.01)])
 def test_a_session_is_polled_when_a_window_is_due(due_in_s: float, pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """And seldom while one is far: what looks take of the machine is no part of a budget."""

@@ -14,6 +14,7 @@ _LEAST_AIM = 0.4  # of the budget, however much there is to be made up for
 _LEAST_BESIDE_TOOL = 0.2  # the same where the tracer itself takes much
 _LEAST_LEFT = 0.05  # of the budget for what goes into windows, however much of it the others take
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
+SHORTEST_WINDOW_S = 0.02  # the shortest window where one of WINDOW_S takes more than the budget of a second
 RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
 _RESTED = 2  # strata in which nobody worked, the second such a long one, until all is watched again: a load pays for a look
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
@@ -97,11 +98,12 @@ class Controller:
         added = max(0.0, inside.counted - self._outside)
         self._at_work = max(inside.at_work, self._at_work * _KEPT_EXACT)
         self._added = self._added * _KEPT + added * (1 - _KEPT)
+        kept = _KEPT if self._seen_s else 0.0
         self._seen_s = self._seen_s * _KEPT_EXACT + window_s
         self._paid_s = self._paid_s * _KEPT_EXACT + inside.counted / inside.weight * window_s
         if probed and added > 0:
             beside_s = max(0.0, probed.counted - self._outside) * probed_s / added - window_s
-            self._beside_s = self._beside_s * _KEPT + min(max(0.0, beside_s), probed_s - window_s) * (1 - _KEPT)
+            self._beside_s = self._beside_s * kept + min(max(0.0, beside_s), probed_s - window_s) * (1 - kept)
 
     def heard_caution(self, caution: float) -> None:
         """Hears how many times what it hears hits may take: by that nothing is watched all the time that may cost too much."""
@@ -159,14 +161,22 @@ class Controller:
     def _affordable_s(self) -> float:
         """The longest window while nobody works: who comes back in it is to pay no more in a second than the budget. That is
         decided before anything is seen, as a window that ended when it has seen much would count for more than it should."""
-        dearest = max(self._at_work, self.whole)
-        return max(WINDOW_S, self._budget / dearest - self._beside_s) if dearest > self._budget else LONGEST_STRATUM_S
+        return self._of_a_second_s(max(self._at_work, self.whole))
+
+    def least_window_s(self, seen: float = 0.0) -> float:
+        """The shortest window: of WINDOW_S, or as long as a second's budget lasts where that is less, by what is known, or by
+        what tracing was `seen` to take in a window."""
+        return min(WINDOW_S, self._of_a_second_s(max(self.whole, seen)))
+
+    def _of_a_second_s(self, share: float) -> float:
+        """The window that takes the budget of a second where tracing takes that share in it."""
+        return max(SHORTEST_WINDOW_S, self._budget / share - self._beside_s) if share > self._budget else LONGEST_STRATUM_S
 
     def _schedule(self, aim: float, part: float, least_s: float, most_s: float) -> Schedule:
         """The shortest stratum within these bounds that has room for a window, and for what its probes are hit beside it."""
-        stratum_s = min(max(least_s, (WINDOW_S + self._beside_s) / part if part > 0 else most_s), most_s)
+        stratum_s = min(max(least_s, (self.least_window_s() + self._beside_s) / part if part > 0 else most_s), most_s)
         gap_s = 1.0 - self._budget / self.whole if self.whole > self._budget else 0.0  # no second pays for two windows
         return Schedule(stratum_s, self._window_s(part, stratum_s), gap_s, aim)
 
     def _window_s(self, part: float, stratum_s: float) -> float:
-        return max(WINDOW_S, part * stratum_s - (self._beside_s if part < 1 else 0.0))
+        return max(self.least_window_s(), part * stratum_s - (self._beside_s if part < 1 else 0.0))

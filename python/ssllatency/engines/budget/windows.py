@@ -26,7 +26,7 @@ from enum import Enum
 
 from ssllatency.data_class import dataclass
 from ssllatency.engines.budget.accounts import Accounts, Totals, WatchedWindow
-from ssllatency.engines.budget.controller import WINDOW_S, Controller, Schedule
+from ssllatency.engines.budget.controller import SHORTEST_WINDOW_S, WINDOW_S, Controller, Schedule
 from ssllatency.engines.budget.gates import Gates, resume
 from ssllatency.engines.budget.looks import FIRST_LOOK_S, LOOK_S, SOONEST_LOOK_S, Looks
 from ssllatency.engines.budget.spending import Spending, TracerTime
@@ -320,9 +320,13 @@ class Windows:
         )
         self._spending.share()
 
+    @property
+    def _is_unseen(self) -> bool:
+        """Whether some of what is in windows hasn't had one yet."""
+        return not self._accounts.seen.issuperset(self._windowed)
+
     def _schedule(self) -> Schedule:
-        unseen = not self._accounts.seen.issuperset(self._windowed)
-        return self._controller.next(self._spending.overdrawn_s(), rests=self._spending.rests, unseen=unseen)
+        return self._controller.next(self._spending.overdrawn_s(), rests=self._spending.rests, unseen=self._is_unseen)
 
     def _move(self) -> None:
         """Has tiers go into windows, or come back, and looks for a moment what tracing takes outside of windows now: whether
@@ -359,7 +363,7 @@ class Windows:
         self._stratum.counts = self._spending.moment()
         self._stratum.shuts_s += max(0.0, self._stratum.window.opened_s - self._stratum.opens_s)
         self._stratum.phase = _Phase.OPEN
-        self._looks.begin(self._clock())
+        self._looks.begin(self._clock(), SHORTEST_WINDOW_S if self._is_unseen else FIRST_LOOK_S)
 
     def _shorten_window(self) -> None:
         """Has the window that is to open end sooner where more is taken outside of it than was known when it was planned, as
@@ -371,8 +375,11 @@ class Windows:
     def _ends_early(self) -> bool:
         """Whether more work came than when the window was planned, and it has seen enough: what is watched all the time may use
         up the budget by itself, and what goes into windows would never be seen if that ended them at once. Waits where it soon
-        will have."""
-        return self._is_used_up() and self._is_time(self._stratum.window.opened_s + WINDOW_S)
+        will have. The first window was planned by the little that was seen in a moment, so that it may be short as well."""
+        inside = self._spending.since(self._stratum.counts) if self._is_unseen else None
+        least_s = self._controller.least_window_s(inside.counted if inside else 0.0)
+        is_too_dear = inside is not None and least_s < WINDOW_S
+        return (is_too_dear or self._is_used_up()) and self._is_time(self._stratum.window.opened_s + least_s)
 
     def _is_used_up(self) -> bool:
         """Whether the stratum has cost as much by now as it may."""

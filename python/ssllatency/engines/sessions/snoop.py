@@ -271,6 +271,11 @@ class SnoopSession:
         """Waits so long, or until a good part of the ring is full; whether it is."""
         return self._ring is not None and self._ring.wait(timeout_s)
 
+    def fileno(self) -> int:
+        """Return what `wait` waits for, as a descriptor for select()."""
+        assert self._ring
+        return self._ring.fileno()
+
     def batches(self) -> Iterator[bytes]:
         """Take what waits in the ring now, for `events_of`; ends when it has been read. With a budget small ones: `poll` may be
         due after each."""

@@ -13,6 +13,7 @@ from tests.parameters import slow_except
 from tests.unit.engines.budget.server import Server, Woken, run, watch
 
 from ssllatency.engines.budget.looks import FIRST_LOOK_S, LOOK_S, Looks
+from ssllatency.engines.budget.spending import OTHERS_BUDGET
 from ssllatency.stacks.operation import Tier
 
 BUDGET = 0.05
@@ -111,6 +112,33 @@ def test_nor_does_the_first_second_after_a_rest(load: str, rests_s: float) -> No
         woken.run(3.0)
         dearest.append(server.dearest_second())
     assert max(dearest) <= 1.4 * BUDGET, dearest
+
+
+@dataclass
+class Beside(Server):
+    """An idle server, and a stranger that pays: it notes when that had paid how much."""
+
+    at_s: list[float] = field(default_factory=list)
+    paid_s: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.at_s.append(self.now_s)
+        self.paid_s.append(self.others_ns / 1e9)
+
+    def dearest_second(self) -> float:
+        """The greatest share that any second had of the stranger's time, but for those before the probes were gone at first."""
+        begins = (bisect_left(self.at_s, end_s - 1.0) for end_s in self.at_s)
+        pairs = zip(begins, self.at_s, self.paid_s, strict=True)
+        return max(paid_s - self.paid_s[begin] for begin, end_s, paid_s in pairs if end_s > 1001.5)
+
+
+@pytest.mark.parametrize("part", [0.6, 0.75, 0.9])
+def test_no_second_costs_a_stranger_at_full_speed_much_more_than_its_budget(part: float) -> None:
+    for seed in range(3):
+        server = Beside({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, other_rate=part * 500_000)  # of 2 us
+        Woken(server, budget=BUDGET, seed=seed).run(RUN_S)
+        assert server.dearest_second() <= 1.1 * OTHERS_BUDGET
 
 
 def test_looks_come_at_once_and_then_seldom() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssllatency.engines.budget.controller import LONGEST_STRATUM_S, STRATUM_S, WINDOW_S, Controller, Schedule
+from ssllatency.engines.budget.controller import LONGEST_STRATUM_S, SHORTEST_WINDOW_S, STRATUM_S, WINDOW_S, Controller, Schedule
 from ssllatency.engines.cost.spent import Share
 
 BUDGET = 0.01
@@ -33,10 +33,30 @@ def test_there_is_always_a_window_and_soon_one_of_what_has_not_been_seen(cost: f
     controller.moved(outside)
     controller.heard_tool(1.0)
     seen, unseen = controller.next(excess_s=100.0), controller.next(excess_s=100.0, unseen=True)
-    assert seen.window_s >= WINDOW_S
+    assert seen.window_s >= SHORTEST_WINDOW_S
     assert seen.stratum_s <= LONGEST_STRATUM_S
-    assert unseen.window_s >= WINDOW_S
+    assert unseen.window_s >= SHORTEST_WINDOW_S
     assert unseen.stratum_s == STRATUM_S
+
+
+@pytest.mark.parametrize(
+    ("budget", "cost", "window_s"),
+    [(0.05, 0.3, WINDOW_S), (0.05, 0.8, WINDOW_S), (0.05, 1.25, 0.04), (0.02, 0.8, 0.025), (0.01, 0.9, SHORTEST_WINDOW_S)],
+)
+def test_the_shortest_window_takes_no_more_than_the_budget_of_a_second(budget: float, cost: float, window_s: float) -> None:
+    controller = Controller(budget, 1)
+    assert controller.watched_all(0.06)
+    assert controller.least_window_s(seen=cost) == pytest.approx(window_s)
+    assert controller.watched_all(cost)
+    assert controller.least_window_s() == pytest.approx(window_s)
+
+
+def test_the_first_window_says_how_much_is_paid_beside_it() -> None:
+    """Else the second would last too long by half of that, and the third by a quarter."""
+    controller = Controller(0.05, 1)
+    assert controller.watched_all(1.0)
+    controller.heard_window(Share(1.0, 1.0), 0.04, Share(1.0, 1.0), 0.055)
+    assert controller.next(excess_s=100.0).window_s == pytest.approx(0.05 - 0.015)
 
 
 def test_longer_windows_make_up_for_the_time_that_is_paid_beside_them() -> None:

@@ -37,7 +37,8 @@ class CallPrinter(Printer):
 
     def _print_some(self) -> None:
         self._session.poll()
-        self._session.wait(live.pause_s(min(self._session.due_s, self._ending.at), _LOOK_S))
+        self._ending.wait_for(self._session.fileno(), live.pause_s(min(self._session.due_s, self._ending.at), _LOOK_S))
+        self._session.wait(0)
         self._output.check()
         self._print(islice(self._session.batches(), _BATCHES))
 
