@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         session, follower, what = handshake_sources.attach_useful(resolved, arguments, stack, functions=functions)
         duration = arguments.interval if arguments.once else arguments.duration
         live.announce(resolved, duration, what=what)
-        session.poll()  # begins to keep the budget: what is imported next mustn't delay the first look
+        live.take_first_looks(session)
         end = End(resolved, duration, follower)
         reader = Reader(session, resolved, end, arguments.max_groups)
         if lines:

@@ -18,6 +18,7 @@ from ssllatency.engines.base import AttachError, Linking, Request, TracedImage
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.engines.resources import take_all_files
+from ssllatency.engines.side_by_side import side_by_side
 from ssllatency.errors import SsllatencyError
 
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
@@ -180,12 +181,8 @@ class Linker:
 
 def close_all(links: list[Closable]) -> None:
     """Closes and forgets the links, side by side: the kernel takes some 50 ms over each, nearly all of it waiting."""
-    if links:
-        from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
-
-        with ThreadPoolExecutor(min(len(links), 256)) as pool:
-            list(pool.map(lambda link: link.close(), links))
-        links.clear()
+    side_by_side([link.close for link in links])
+    links.clear()
 
 
 def _refusal(error: OSError, image: TracedImage, method: kernel.Method) -> AttachError:

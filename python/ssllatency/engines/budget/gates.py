@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Protocol
 
+from ssllatency.engines.side_by_side import side_by_side
 from ssllatency.stacks.operation import Tier
 
 
@@ -117,11 +119,7 @@ class JointGates:
 
     def finish(self, tier: Tier) -> int:
         """End all of them, side by side, as the kernel takes some 50 ms over each."""
-        from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
-
-        with ThreadPoolExecutor(1 + len(self._others)) as pool:
-            ran_on: list[int] = list(pool.map(lambda gates: gates.finish(tier), (self._first, *self._others)))
-        return ran_on[0]
+        return side_by_side([partial(gates.finish, tier) for gates in (self._first, *self._others)])[0]
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
         """Whether all of them are quiet."""
