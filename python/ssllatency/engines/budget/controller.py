@@ -20,6 +20,7 @@ _RESTED = 2  # strata in which nobody worked, the second such a long one, until 
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
 _FITS = 0.8  # of the budget: what all would take, so that it is tried whether all may be watched all the time again
+_BESIDE_S = 0.01  # what is taken to be paid beside the first window
 _KEPT = 0.5  # of what windows before have seen, beside what the last one has: one of 50 ms is much a matter of chance
 _KEPT_EXACT = 0.9  # the same for what is only reported, by the length of the windows
 _MOST_PATIENCE = 48  # strata with room for a tier until it is tried, where trials fail again and again
@@ -170,7 +171,8 @@ class Controller:
 
     def _of_a_second_s(self, share: float) -> float:
         """The window that takes the budget of a second where tracing takes that share in it."""
-        return max(SHORTEST_WINDOW_S, self._budget / share - self._beside_s) if share > self._budget else LONGEST_STRATUM_S
+        beside_s = self._beside_s if self._seen_s else _BESIDE_S
+        return max(SHORTEST_WINDOW_S, self._budget / share - beside_s) if share > self._budget else LONGEST_STRATUM_S
 
     def _schedule(self, aim: float, part: float, least_s: float, most_s: float) -> Schedule:
         """The shortest stratum within these bounds that has room for a window, and for what its probes are hit beside it."""
