@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTPS server for trying OpenSSL's async jobs: epoll, SSL_MODE_ASYNC, an engine if one is named. While an engine has a
-// job's operation in hand the thread serves other connections; the job's wait descriptor is one more descriptor in epoll.
+// An HTTPS server for trying OpenSSL's async jobs: epoll, SSL_MODE_ASYNC, an engine or a provider if one is named. While that
+// has a job's operation in hand the thread serves other connections; the job's wait descriptor is one more in epoll.
 //
 // It counts its own calls into OpenSSL by how they ended, so that a tracer's counts can be compared with the truth.
 #include "loop.h"

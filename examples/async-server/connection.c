@@ -39,6 +39,7 @@ struct connection *connection__new(
 	connection->epoll = epoll;
 	connection->counters = counters;
 	connection->requests_left = options->requests;
+	connection->impatient = options->impatient;
 	connection->polled = options->poll_ms > 0;
 	connection->state = options->lazy ? RECEIVING : HANDSHAKING;
 	return connection;
@@ -75,6 +76,8 @@ static void wait_for_job(struct connection *connection)
 	OSSL_ASYNC_FD fds[MAX_WAIT_FDS];
 	size_t added, deleted, all = 0;
 
+	if (connection->impatient)
+		wait_for_socket(connection, EPOLLRDHUP);
 	if (connection->polled) {
 		connection->waiting = FOR_RETRY;
 		return;
@@ -235,6 +238,17 @@ void connection__advance(struct connection *connection)
 		if (!steps[connection->state](connection))
 			return;
 	}
+}
+
+// Its socket is watched for the client's end alone then.
+bool connection__is_left(const struct connection *connection, const struct source *source)
+{
+	return connection->impatient && !source->job && connection->waiting == FOR_JOB && connection->state != ENDED;
+}
+
+void connection__leave(struct connection *connection)
+{
+	end(connection, true);
 }
 
 void connection__abandon(struct connection *connection)

@@ -33,6 +33,7 @@ struct connection {
 	char request[MAX_REQUEST + 1];
 	size_t received;          // bytes of `request`
 	bool keep_alive, counted; // its handshake is
+	bool impatient;           // it ends when its client goes, its job or not
 	bool polled;              // its jobs are resumed now and then, whatever their descriptors say
 	const char *answer;
 	struct connection *next, **link; // in the loop's list
@@ -44,6 +45,9 @@ struct connection *connection__new(
         int fd, int epoll, SSL_CTX *context, struct counters *counters, const struct options *options);
 // Goes on as far as it can.
 void connection__advance(struct connection *connection);
+// Whether this event says that the client of an impatient one has gone, whose job is paused; and ends it for that.
+bool connection__is_left(const struct connection *connection, const struct source *source);
+void connection__leave(struct connection *connection);
 // Ends it because the server ends.
 void connection__abandon(struct connection *connection);
 void connection__free(struct connection *connection);

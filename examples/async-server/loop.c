@@ -67,6 +67,12 @@ static void listen_or_not(struct loop *loop)
 		loop->listening = epoll_ctl(loop->epoll, EPOLL_CTL_DEL, loop->listener.fd, NULL) != 0;
 }
 
+static void forget(struct loop *loop, struct connection *connection)
+{
+	connection->next_ended = loop->ended;
+	loop->ended = connection;
+}
+
 static void advance(struct loop *loop, struct connection *connection)
 {
 	if (connection->state == ENDED)
@@ -75,11 +81,16 @@ static void advance(struct loop *loop, struct connection *connection)
 	if (loop->stopping && connection->state != ENDED && connection->waiting == FOR_SOCKET)
 		connection__abandon(connection);
 	if (connection->state == ENDED) {
-		connection->next_ended = loop->ended;
-		loop->ended = connection;
+		forget(loop, connection);
 	} else if (connection->waiting == FOR_RETRY) {
 		retry_soon(loop);
 	}
+}
+
+static void leave(struct loop *loop, struct connection *connection)
+{
+	connection__leave(connection);
+	forget(loop, connection);
 }
 
 static void add(struct loop *loop, int fd)
@@ -123,6 +134,8 @@ static void dispatch(struct loop *loop, struct source *source)
 	if (connection) {
 		if (connection->waiting == (source->job ? FOR_JOB : FOR_SOCKET))
 			advance(loop, connection);
+		else if (connection__is_left(connection, source))
+			leave(loop, connection);
 	} else if (source == &loop->listener) {
 		accept_all(loop);
 	} else if (source == &loop->stop) {
@@ -135,7 +148,7 @@ void server__write_report(struct server *server)
 	printf("{");
 	counters__write(&server->counters, stdout);
 	printf(", \"engine\": ");
-	tls__write_engine(&server->tls, stdout);
+	offload__write(&server->tls.offload, stdout);
 	printf("}\n");
 	fflush(stdout);
 }

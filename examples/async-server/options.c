@@ -8,27 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] = "Usage: async-server --cert FILE --key FILE [OPTION…]\n"
-                            "An HTTPS server on 127.0.0.1 for trying OpenSSL's async jobs. Prints \"port N\" when it serves, "
-                            "one line of JSON with\n"
-                            "what it has counted for SIGUSR1, and the same at its end, for SIGTERM or SIGINT.\n"
-                            "  --cert FILE               certificate chain, PEM\n"
-                            "  --key FILE                its private key, PEM\n"
-                            "  --port N                  0, the default, takes a free one\n"
-                            "  --async                   SSL_MODE_ASYNC: TLS calls run as jobs, which an engine can pause\n"
-                            "  --lazy                    shake hands within the first SSL_read, without SSL_do_handshake\n"
-                            "  --jobs N                  the most jobs in flight, by thread (default 0: no limit)\n"
-                            "  --poll-ms N               resume each paused job every N ms, done or not, instead of when its\n"
-                            "                            wait descriptor is readable\n"
-                            "  --engine FILE|ID          use this OpenSSL engine for all that it offers\n"
-                            "  --engine-ctrl NAME:VALUE  a control command for it, before it starts (repeatable)\n"
-                            "  --engine-key              let the engine load the key, with FILE as the key's name\n"
-                            "  --tls1.2, --tls1.3        only this version\n"
-                            "  --groups LIST             key exchange groups, such as X25519:P-256\n"
-                            "  --resume                  let clients resume sessions; else every handshake is a full one\n"
-                            "  --requests N              close a connection after N requests (default 1000000)\n"
-                            "  --threads N               event loops, each a thread (default 1)\n"
-                            "  --connections N           the most open connections, by thread (default 4096)\n";
+static const char usage[] =
+        "Usage: async-server --cert FILE --key FILE [OPTION…]\n"
+        "An HTTPS server on 127.0.0.1 for trying OpenSSL's async jobs. Prints \"port N\" when it serves, "
+        "one line of JSON with\n"
+        "what it has counted for SIGUSR1, and the same at its end, for SIGTERM or SIGINT.\n"
+        "  --cert FILE               certificate chain, PEM\n"
+        "  --key FILE                its private key, PEM\n"
+        "  --port N                  0, the default, takes a free one\n"
+        "  --async                   SSL_MODE_ASYNC: TLS calls run as jobs, which an engine can pause\n"
+        "  --lazy                    shake hands within the first SSL_read, without SSL_do_handshake\n"
+        "  --jobs N                  the most jobs in flight, by thread (default 0: no limit)\n"
+        "  --poll-ms N               resume each paused job every N ms, done or not, instead of when its\n"
+        "                            wait descriptor is readable\n"
+        "  --impatient               end a connection whose client goes while its job is paused; else the job ends first\n"
+        "  --engine FILE|ID          use this OpenSSL engine for all that it offers\n"
+        "  --engine-ctrl NAME:VALUE  a control command for it, before it starts (repeatable)\n"
+        "  --engine-key              let the engine load the key, with FILE as the key's name\n"
+        "  --provider FILE           load the key by this OpenSSL provider, which does all that is done with it\n"
+        "  --tls1.2, --tls1.3        only this version\n"
+        "  --groups LIST             key exchange groups, such as X25519:P-256\n"
+        "  --resume                  let clients resume sessions; else every handshake is a full one\n"
+        "  --requests N              close a connection after N requests (default 1000000)\n"
+        "  --threads N               event loops, each a thread (default 1)\n"
+        "  --connections N           the most open connections, by thread (default 4096)\n";
 
 // Every option is a field of struct options.
 enum kind { TEXT, FLAG, NUMBER, CONTROL };
@@ -44,11 +47,13 @@ static const struct choice {
         {"port", NUMBER, offsetof(struct options, port), 0, 65535},
         {"async", FLAG, offsetof(struct options, async), 0, 0},
         {"lazy", FLAG, offsetof(struct options, lazy), 0, 0},
+        {"impatient", FLAG, offsetof(struct options, impatient), 0, 0},
         {"jobs", NUMBER, offsetof(struct options, jobs), 0, 100000},
         {"poll-ms", NUMBER, offsetof(struct options, poll_ms), 1, 10000},
         {"engine", TEXT, offsetof(struct options, engine), 0, 0},
         {"engine-ctrl", CONTROL, 0, 0, 0},
         {"engine-key", FLAG, offsetof(struct options, engine_key), 0, 0},
+        {"provider", TEXT, offsetof(struct options, provider), 0, 0},
         {"tls1.2", FLAG, offsetof(struct options, tls1_2), 0, 0},
         {"tls1.3", FLAG, offsetof(struct options, tls1_3), 0, 0},
         {"groups", TEXT, offsetof(struct options, groups), 0, 0},
@@ -128,6 +133,8 @@ void options__parse(struct options *options, int argc, char **argv)
 		misuse("--cert and --key are needed");
 	if ((options->engine_key || options->control_count) && !options->engine)
 		misuse("--engine-key and --engine-ctrl need --engine");
+	if (options->engine && options->provider)
+		misuse("--engine and --provider exclude each other");
 	if (options->tls1_2 && options->tls1_3)
 		misuse("--tls1.2 and --tls1.3 exclude each other");
 }

@@ -11,10 +11,11 @@ struct options {
 	long port;
 	const char *certificate, *key, *groups;
 	const char *engine;                 // an id, or the file of a dynamic engine
+	const char *provider;               // the file of one
 	const char *controls[MAX_CONTROLS]; // NAME:VALUE
 	int control_count;
 	bool tls1_2, tls1_3; // only this version; neither: both
-	bool async, engine_key, resume, lazy;
+	bool async, engine_key, resume, lazy, impatient;
 	long requests; // the most in a connection
 	long threads, connections, jobs;
 	long poll_ms; // how often paused jobs are resumed to see whether they are done; 0: when their descriptor says so

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SSL_CTX that the options ask for, and the engine.
+// The SSL_CTX that the options ask for, with what its private-key operations are offloaded to.
 #ifndef TLS_H
 #define TLS_H
 
-#define OPENSSL_SUPPRESS_DEPRECATED // Engines are, since OpenSSL 3.0; this header comes first.
-#include <openssl/engine.h>
+#include "offload.h" // comes first
 #include <openssl/ssl.h>
-#include <stdio.h>
-#include "options.h"
 
 struct tls {
 	SSL_CTX *context;
-	ENGINE *engine; // NULL without one
+	struct offload offload;
 };
 
-// All end the process with status 1 and say why where OpenSSL refuses something.
+// Both end the process with status 1 and say why where OpenSSL refuses something.
 void tls__new(struct tls *tls, const struct options *options);
+void tls__check(int fine, const char *what);
 void tls__free(struct tls *tls);
-// What the engine says of itself to the control command STATS, or null where it knows none.
-void tls__write_engine(const struct tls *tls, FILE *out);
 
 #endif

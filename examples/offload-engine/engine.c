@@ -7,7 +7,6 @@
 // usual), or by ENGINE_load_private_key with the file's name as the key's name.
 #include "offload.h"
 #include <openssl/pem.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { COMMAND_THREADS = ENGINE_CMD_BASE, COMMAND_DELAY_US, COMMAND_STATS };
@@ -23,15 +22,14 @@ static const ENGINE_CMD_DEFN commands[] = {
 
 static bool write_stats(BIO *out)
 {
-	const struct offload_counters *counted = &offload_counters;
+	const struct work_counters *counted = &work_counters;
 	const char *format = "{\"rsa_private_encrypt\": %lu, \"rsa_private_decrypt\": %lu, \"ecdsa_sign\": %lu, "
 	                     "\"ecdsa_sign_sig\": %lu, \"offloaded\": %lu, \"synchronous\": %lu, \"refused\": %lu, "
 	                     "\"pauses\": %lu, \"early\": %lu}";
 
-	return out &&
-	       BIO_printf(out, format, counted->operations[RSA_PRIVATE_ENCRYPT], counted->operations[RSA_PRIVATE_DECRYPT],
-	               counted->operations[ECDSA_SIGN], counted->operations[ECDSA_SIGN_SIG], counted->offloaded,
-	               counted->synchronous, counted->refused, counted->pauses, counted->early) > 0;
+	return out && BIO_printf(out, format, offload_operations[RSA_PRIVATE_ENCRYPT], offload_operations[RSA_PRIVATE_DECRYPT],
+	                      offload_operations[ECDSA_SIGN], offload_operations[ECDSA_SIGN_SIG], counted->offloaded,
+	                      counted->synchronous, counted->refused, counted->pauses, counted->early) > 0;
 }
 
 static int control(ENGINE *engine, int command, long number, void *pointer, void (*function)(void))
@@ -91,18 +89,11 @@ static int destroy(ENGINE *engine)
 	return 1;
 }
 
-static bool read_environment(void)
-{
-	const char *threads = getenv("OFFLOAD_THREADS"), *delay_us = getenv("OFFLOAD_DELAY_US");
-
-	return (!threads || pool__set_threads(atol(threads))) && (!delay_us || pool__set_delay_us(atol(delay_us)));
-}
-
 static int bind_offload(ENGINE *engine, const char *id)
 {
 	if (id && strcmp(id, "offload") != 0)
 		return 0;
-	if (!read_environment() || !methods__new())
+	if (!pool__read_environment() || !methods__new())
 		return 0;
 	return ENGINE_set_id(engine, "offload") && ENGINE_set_name(engine, "private-key operations on threads, with a delay") &&
 	       ENGINE_set_RSA(engine, methods__rsa()) && ENGINE_set_EC(engine, methods__ec()) &&

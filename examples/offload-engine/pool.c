@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that the engine pretends to have: threads that take one operation after the other and need at least the delay for
-// each. They start at the first operation, so that a server which forks its workers after loading the engine has them too.
-#include "offload.h"
+// The device that the engine or provider pretends to have: threads that take one piece of work after the other and need at
+// least the delay for each. They start at the first one, so that a server which forks its workers after loading it has them.
+#include "job.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
-static struct operation *first, **last = &first; // queued
-static struct operation *running;                // linked by `next` as well
-static pthread_t threads[OFFLOAD_MAX_THREADS];
+static pthread_cond_t some_work = PTHREAD_COND_INITIALIZER;
+static struct work *first, **last = &first; // queued
+static struct work *running;                // linked by `next` as well
+static pthread_t threads[POOL_MAX_THREADS];
 static long wanted = 4, started;
 static bool stopping;
 static atomic_long delay_us;
@@ -22,7 +23,7 @@ bool pool__set_threads(long number)
 	bool fine = false;
 
 	pthread_mutex_lock(&lock);
-	if (number >= 1 && number <= OFFLOAD_MAX_THREADS && !started) {
+	if (number >= 1 && number <= POOL_MAX_THREADS && !started) {
 		wanted = number;
 		fine = true;
 	}
@@ -32,10 +33,17 @@ bool pool__set_threads(long number)
 
 bool pool__set_delay_us(long number)
 {
-	if (number < 0 || number > OFFLOAD_MAX_DELAY_US)
+	if (number < 0 || number > POOL_MAX_DELAY_US)
 		return false;
 	delay_us = number;
 	return true;
+}
+
+bool pool__read_environment(void)
+{
+	const char *threads = getenv("OFFLOAD_THREADS"), *delay = getenv("OFFLOAD_DELAY_US");
+
+	return (!threads || pool__set_threads(atol(threads))) && (!delay || pool__set_delay_us(atol(delay)));
 }
 
 void pool__delay(void)
@@ -47,46 +55,46 @@ void pool__delay(void)
 	}
 }
 
-static struct operation *take(void)
+static struct work *take(void)
 {
 	while (!first && !stopping)
-		pthread_cond_wait(&work, &lock);
-	struct operation *operation = first;
-	if (operation) {
-		first = operation->next;
+		pthread_cond_wait(&some_work, &lock);
+	struct work *work = first;
+	if (work) {
+		first = work->next;
 		if (!first)
 			last = &first;
-		operation->next = running;
-		running = operation;
+		work->next = running;
+		running = work;
 	}
-	return operation;
+	return work;
 }
 
 // Under the lock, so that whoever sees `done` finds the descriptor readable, and pool__forget comes before or after.
-static void finish(struct operation *operation)
+static void finish(struct work *work)
 {
 	const uint64_t one = 1;
-	struct operation **link = &running;
+	struct work **link = &running;
 
-	while (*link != operation)
+	while (*link != work)
 		link = &(*link)->next;
-	*link = operation->next;
-	operation->done = true;
-	if (operation->wake_fd >= 0)
-		while (write(operation->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+	*link = work->next;
+	work->done = true;
+	if (work->wake_fd >= 0)
+		while (write(work->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
 		}
 }
 
 static void *serve(void *unused)
 {
-	struct operation *operation;
+	struct work *work;
 
 	pthread_mutex_lock(&lock);
-	while ((operation = take()) != NULL) {
+	while ((work = take()) != NULL) {
 		pthread_mutex_unlock(&lock);
-		operation__perform(operation);
+		work__perform(work);
 		pthread_mutex_lock(&lock);
-		finish(operation);
+		finish(work);
 	}
 	pthread_mutex_unlock(&lock);
 	return unused;
@@ -99,32 +107,32 @@ static bool start(void)
 	return started > 0;
 }
 
-// Queues the operation; false where there is no thread to do it.
-bool pool__submit(struct operation *operation)
+// Queues it; false where there is no thread to do it.
+bool pool__submit(struct work *work)
 {
 	bool fine;
 
 	pthread_mutex_lock(&lock);
 	fine = !stopping && start();
 	if (fine) {
-		operation->next = NULL;
-		*last = operation;
-		last = &operation->next;
-		pthread_cond_signal(&work);
+		work->next = NULL;
+		*last = work;
+		last = &work->next;
+		pthread_cond_signal(&some_work);
 	}
 	pthread_mutex_unlock(&lock);
 	return fine;
 }
 
-bool pool__is_done(struct operation *operation)
+bool pool__is_done(struct work *work)
 {
 	pthread_mutex_lock(&lock);
-	bool done = operation->done;
+	bool done = work->done;
 	pthread_mutex_unlock(&lock);
 	return done;
 }
 
-static void forget_in(struct operation *list, int wake_fd)
+static void forget_in(struct work *list, int wake_fd)
 {
 	for (; list; list = list->next)
 		if (list->wake_fd == wake_fd)
@@ -145,7 +153,7 @@ void pool__stop(void)
 {
 	pthread_mutex_lock(&lock);
 	stopping = true;
-	pthread_cond_broadcast(&work);
+	pthread_cond_broadcast(&some_work);
 	pthread_mutex_unlock(&lock);
 	for (long i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);

@@ -22,9 +22,9 @@ from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
 from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of, split
 from tests.live.commands.trace import PROGRAM, Trace, count
 from tests.live.exact.test_outcomes import BOTH_SIDES
-from tests.live.servers.jobs import Fibers, build_fibers
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.victims.fibers import Fibers, build_fibers
 from tests.live.victims.obedient import compiled, obedient, with_certificate
 from tests.machine import needs_memory
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.live.clients.counted import TLS_1_2, Client, s_client
-from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, Engine, Fibers, SteadyLoad, build_fibers, load, offload
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, Engine, Provider, SteadyLoad, load, offload, on_release
 from tests.live.servers.nginx import ServerError
+from tests.live.victims.fibers import Fibers, build_fibers
 
 KEY_COUNTERS = ("rsa_private_encrypt", "rsa_private_decrypt", "ecdsa_sign", "ecdsa_sign_sig")
 SIGN = {"rsa": "rsa_private_encrypt", "ecdsa": "ecdsa_sign"}
@@ -48,6 +49,35 @@ def test_every_key_operation_goes_through_the_engine(
         completed += load(server, "s_time", seconds=1)
         assert_counted(server.wait_idle(), completed, kind, paused=asynchronous)
     assert_counted(server.final, completed, kind, paused=asynchronous)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+@pytest.mark.parametrize("release", ["host", "3.5", "4"])
+def test_every_key_operation_goes_through_the_provider(
+    certificates: Path, release: str, kind: str, version: str, asynchronous: bool
+) -> None:
+    settings = AsyncSettings(kind, asynchronous, provider=Provider(delay_us=500), version=version)
+    with AsyncServer(certificates, settings, **on_release(release)) as server:
+        completed = load(server, connections=200, parallel=20)
+    assert completed == server.final["handshakes"] == 200
+    assert server.final["failed"] == 0
+    told = server.final["engine"]
+    assert told["rsa_sign" if kind == "rsa" else "ecdsa_sign"] == told["offloaded" if asynchronous else "synchronous"] == 200
+    assert told["pauses"] == server.final["pauses"] == 200 * asynchronous
+    assert told["failed"] == told["rsa_decrypt"] == told["early"] == told["refused"] == 0
+
+
+def test_a_provider_that_decrypts_and_one_that_fails(certificates: Path) -> None:
+    with AsyncServer(certificates, AsyncSettings(provider=Provider(fail_every=3))) as server:
+        client = Client(server.port, TLS_1_2, "AES128-GCM-SHA256")
+        client.connect_times(2)
+        with pytest.raises(ssl.SSLError):
+            client.connect()
+        client.connect()
+    told = server.final["engine"]
+    assert (told["rsa_decrypt"], told["failed"], told["pauses"], server.final["handshakes"]) == (4, 1, 4, 3)
 
 
 def test_without_an_engine(certificates: Path) -> None:

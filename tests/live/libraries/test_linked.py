@@ -86,7 +86,7 @@ def linked(request: pytest.FixtureRequest) -> Linked:
 def server_program(folder: Path, linked: Linked) -> Path:
     """The server with the engine of the examples in it, which it calls "offload"."""
     headers, libraries = linked.paths
-    parts = [TOP / "examples/offload-engine" / f"{name}.c" for name in ("engine", "methods", "pool")]
+    parts = [TOP / "examples/offload-engine" / f"{name}.c" for name in ("engine", "job", "methods", "pool")]
     parts.append(TOP / "tests/live/victims/built_in_engine.c")
     flags = [
         f"OPENSSL_CFLAGS={' '.join(headers)}",

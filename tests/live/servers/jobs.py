@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example server with asynchronous TLS, its engine, a load that counts, and the program with stacks of its own.
+"""The example server with asynchronous TLS, the engine or provider that it offloads to, and a load that counts.
 
 Each is built from the checkout, listens, if at all, on the loopback address only, and ends with its block. The server counts
-its own calls into OpenSSL, and the engine its operations, so that a trace has something true to be held against.
+its own calls into OpenSSL, and what it offloads to its operations, so that a trace has something true to be held against.
 """
 
 from __future__ import annotations
@@ -25,21 +25,30 @@ from typing import Any, Self
 
 import pytest
 
+from tests import foreign, machine
 from tests.live.clients.counted import h2load, s_time
 from tests.live.servers.nginx import Certificate, ServerError, make_certificate
 
 TOP = Path(__file__).resolve().parents[3]
 BUILT = TOP / "build" / "examples"
-FIBERS = tuple(TOP / "tests/live/victims" / name for name in ("fibers.c", "fibers_calls.c", "fibers_options.c"))
 PATIENCE_S = 10.0
 
 Counts = dict[str, Any]
+Libraries = tuple[Path, ...]
 
 
 @functools.cache
-def build(example: str) -> None:
-    """Build one of the examples, "async-server", "offload-engine" or "async-gain", into BUILT."""
-    _run("make", "-s", "-C", str(TOP / "examples" / example), f"OUT={BUILT}")
+def build(example: str, libraries: Libraries = ()) -> Path:
+    """Build one of the examples, "async-server", "offload-engine", "offload-provider" or "async-gain", and return the folder:
+    BUILT, or for OpenSSL 4's `libraries` one in there. Headers of OpenSSL 3 serve for both but for the engines."""
+    folder, options = BUILT, []
+    if libraries:
+        folder = BUILT / "openssl-4"
+        names = " ".join(f"-L{file.parent} -l:{file.name}" for file in libraries)
+        # They need a C library that this machine may not have.
+        options = ["OPENSSL_CFLAGS=-DOPENSSL_NO_ENGINE", f"OPENSSL_LIBS=-Wl,--allow-shlib-undefined {names}"]
+    run("make", "-s", "-C", str(TOP / "examples" / example), f"OUT={folder}", *options)
+    return folder
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,28 @@ def offload(*, threads: int = 16, delay_us: int = 1000, loads_key: bool = False)
     """The engine of examples/offload-engine: so many operations at a time, each taking that much longer than its work."""
     build("offload-engine")
     return Engine(str(BUILT / "offload.so"), (f"THREADS:{threads}", f"DELAY_US:{delay_us}"), loads_key)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The provider of examples/offload-provider: so many operations at a time, each taking that much longer than its work. With
+    `fail_every` one in so many fails."""
+
+    threads: int = 16
+    delay_us: int = 1000
+    fail_every: int = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        values = {"THREADS": self.threads, "DELAY_US": self.delay_us, "FAIL_EVERY": self.fail_every}
+        return {f"OFFLOAD_{name}": str(value) for name, value in values.items()}
+
+
+def offloading(how: str, *, threads: int = 16, delay_us: int = 1000, **settings: Any) -> AsyncSettings:
+    """Settings with the example's "engine", or its "provider"."""
+    if how == "engine":
+        return AsyncSettings(engine=offload(threads=threads, delay_us=delay_us), **settings)
+    return AsyncSettings(provider=Provider(threads, delay_us), **settings)
 
 
 def qatengine(root: Path) -> Engine:
@@ -85,11 +116,13 @@ def lanes(root: Path) -> str:
 class AsyncSettings:
     """How the server is set up. `kind` is that of its certificate, `version` "1.2", "1.3" or "" for both, `jobs` the most in
     flight (0: any number). `lazy` shakes hands within the first SSL_read. `poll_ms`: how often it looks whether jobs are done,
-    0 when their descriptors say so. Every handshake is a full one unless `resume`. `environment` comes on top of ours."""
+    0 when their descriptors say so. `impatient`: it frees the SSL of a client that goes while its job is paused. Every
+    handshake is a full one unless `resume`. `environment` comes on top of ours."""
 
     kind: str = "rsa"
     asynchronous: bool = True
     engine: Engine | None = None
+    provider: Provider | None = None
     version: str = ""
     groups: str = ""
     resume: bool = False
@@ -98,25 +131,41 @@ class AsyncSettings:
     jobs: int = 0
     lazy: bool = False
     poll_ms: int = 0
+    impatient: bool = False
     environment: tuple[tuple[str, str], ...] = ()
+
+
+def on_release(release: str) -> dict[str, Any]:
+    """What AsyncServer is given besides: for this machine's OpenSSL ("host") nothing, for Debian 13's ("3.5") its root, for
+    OpenSSL 4 ("4") its libraries as well, whose C library is Debian 13's."""
+    if release == "host":
+        return {}
+    root = foreign.needed(foreign.second_root()).resolve()
+    if release == "3.5":
+        return {"root": root}
+    machine.needs_architecture("x86_64", "for which OpenSSL 4 was fetched")
+    names = ("libssl-4-x86-64", "libcrypto-4-x86-64")
+    return {"root": root, "libraries": tuple(foreign.needed(foreign.find(name)) for name in names)}
 
 
 @dataclass
 class AsyncServer:
     """The running server, from `with` to the end of the block: `port`, `pid`, and `final`, its counts, once it has ended.
 
-    With `root`, another root file system, it runs in there, on the OpenSSL in there; `program` is another build of it. Raises
-    ServerError when it doesn't start, or didn't end with status 0 by itself when told to.
+    With `root`, another root file system, it runs in there, on the OpenSSL in there, or on the `libraries` of an OpenSSL 4;
+    `program` is another build of it. Raises ServerError when it doesn't start, or didn't end with status 0 by itself when told
+    to.
     """
 
     certificates: Path
     settings: AsyncSettings = field(default_factory=AsyncSettings)
     root: Path | None = None
     program: Path | None = None
+    libraries: Libraries = ()
 
     def __enter__(self) -> Self:
         if self.program is None:
-            build("async-server")
+            self.program = build("async-server", self.libraries) / "async-server"
         self.final: Counts = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -186,8 +235,13 @@ class AsyncServer:
         prefix = ("chroot", str(self.root)) if self.root else ()
         if self.settings.engine and self.settings.engine.preload:
             prefix = (*prefix, "env", f"LD_PRELOAD={self._inside(self.settings.engine.preload)}")
-        command = [*prefix, self._inside(self.program or BUILT / "async-server"), *self._words(pair)]
-        environment = {**os.environ, **dict(self.settings.environment)}
+        if self.libraries:
+            folders = {str(Path(self._inside(file)).parent) for file in self.libraries}
+            prefix = (*prefix, "env", f"LD_LIBRARY_PATH={':'.join(folders)}")
+        assert self.program is not None
+        command = [*prefix, self._inside(self.program), *self._words(pair)]
+        offloading = self.settings.provider.environment if self.settings.provider else {}
+        environment = {**os.environ, **offloading, **dict(self.settings.environment)}
         with (self.directory / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
@@ -204,6 +258,7 @@ class AsyncServer:
         flags = {
             "async": settings.asynchronous,
             "lazy": settings.lazy,
+            "impatient": settings.impatient,
             "resume": settings.resume,
             f"tls{settings.version}": settings.version,
         }
@@ -220,6 +275,8 @@ class AsyncServer:
             words += ["--engine", self._inside(Path(engine.name)) if "/" in engine.name else engine.name]
             words += [word for control in engine.controls for word in ("--engine-ctrl", control)]
             words += ["--engine-key"] if engine.loads_key else []
+        if settings.provider:
+            words += ["--provider", self._inside(build("offload-provider", self.libraries) / "offloadprovider.so")]
         return words
 
     def _inside(self, path: Path) -> str:
@@ -247,7 +304,7 @@ class AsyncServer:
         """The next line that it prints, "" if it has ended. It prints little, and only when asked."""
         assert self._process is not None
         assert self._process.stdout is not None
-        return _line(self._process.stdout.fileno(), "async-server")
+        return line_of(self._process.stdout.fileno(), "async-server")
 
     def _log(self) -> str:
         return (self.directory / "log").read_text(errors="replace").strip()[:600]
@@ -295,80 +352,7 @@ class SteadyLoad:
             self._error = error
 
 
-def build_fibers(directory: Path) -> Path:
-    """Compile the program with stacks of its own. Its longjmps change stacks, which _FORTIFY_SOURCE would end it for."""
-    program = directory / "fibers"
-    flags = ("-O2", "-g", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-rdynamic")
-    _run("cc", *flags, "-pthread", "-o", str(program), *map(str, FIBERS))
-    return program
-
-
-class Fibers:
-    """The program with stacks of its own, loaded and waiting, from `with` to the end of the block.
-
-    `go` has it do its work and returns its true counts; it lives on until the block ends. `options` are its own: see its usage.
-    """
-
-    def __init__(self, program: Path, *options: str) -> None:
-        self._command = [str(program), "--wait", *options]
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert self._process.stdout is not None
-        self._output = self._process.stdout.fileno()
-        if _line(self._output, "fibers") != "ready":
-            raise ServerError(f"fibers did not start: {self._end()}")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        wrong = self._end()
-        if error is None and self._process.returncode != 0:
-            raise ServerError(f"fibers ended with status {self._process.returncode}: {wrong}")
-
-    @property
-    def pid(self) -> int:
-        """The process to trace."""
-        return self._process.pid
-
-    def begin(self) -> None:
-        """Have it begin. With --rounds 0 it goes on until `interrupt`."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
-        self._process.stdin.flush()
-
-    def interrupt(self) -> None:
-        """Have it end its work after the round that is under way."""
-        self._process.terminate()
-
-    def counts(self, timeout_s: float = 60.0) -> dict[str, dict[str, int]]:
-        """For each function "entries" and "completed", and of these "success", "failure" and "retry", once its work is done.
-
-        Raises ServerError when it has died instead.
-        """
-        line = _line(self._output, "fibers", timeout_s)
-        if not line:
-            error = self._end()
-            raise ServerError(f"fibers ended with status {self._process.returncode} instead of counting: {error}")
-        counts: dict[str, dict[str, int]] = json.loads(line)
-        return counts
-
-    def go(self, timeout_s: float = 60.0) -> dict[str, dict[str, int]]:
-        """`begin`, and its counts once it is done."""
-        self.begin()
-        return self.counts(timeout_s)
-
-    def _end(self) -> str:
-        """What it wrote to standard error. It ends when its input does."""
-        if self._process.stdin is None or self._process.stdin.closed:
-            return ""
-        try:
-            return self._process.communicate(timeout=PATIENCE_S)[1].decode(errors="replace").strip()
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.communicate()[1].decode(errors="replace").strip()
-
-
-def _line(descriptor: int, name: str, timeout_s: float = PATIENCE_S) -> str:
+def line_of(descriptor: int, name: str, timeout_s: float = PATIENCE_S) -> str:
     """The next line, without its end, of a program that prints nothing more before it is asked; "" at the end of its output."""
     text = b""
     deadline = time.monotonic() + timeout_s
@@ -382,7 +366,7 @@ def _line(descriptor: int, name: str, timeout_s: float = PATIENCE_S) -> str:
     return text.decode().strip()
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServerError(f"{command[0]} failed: {done.stderr.strip()[-600:]}")
