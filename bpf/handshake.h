@@ -76,7 +76,9 @@ enum ssll_fact {
 	SSLL_FACT_CACHE_MISSES = 10,
 	SSLL_FACT_OFFERED = 11,  /* successful handshakes whose client is known to have offered a session */
 	SSLL_FACT_UNPHASED = 12, /* handshakes of which only the private key's phase was watched all the time */
-	SSLL_FACTS = 13,
+	SSLL_FACT_QUIC_RETRY_KNOWN = 13,
+	SSLL_FACT_QUIC_RETRIES = 14, /* handshakes over QUIC whose client's address was validated by a Retry first */
+	SSLL_FACTS = 15,
 };
 
 enum ssll_ending {
@@ -223,12 +225,14 @@ enum ssll_flag {
 	SSLL_FLAG_LOST = 1 << 19,       /* the connection had losses while the handshake waited */
 	SSLL_FLAG_GONE = 1 << 20,       /* a call began after the peer had closed or reset the connection, */
 	SSLL_FLAG_GONE_NOW = 1 << 21,   /* the one that runs */
-	SSLL_FLAG_RETRY_KNOWN = 1 << 22,   /* it is known whether a HelloRetryRequest was sent, */
-	SSLL_FLAG_RETRY = 1 << 23,         /* and it was */
-	SSLL_FLAG_AWAITS_ANSWER = 1 << 24, /* this side has sent a flight that the peer hasn't answered yet */
-	SSLL_FLAG_GOROUTINE = 1 << 25,     /* a goroutine's, which any thread may run */
-	SSLL_FLAG_CHOSEN = 1 << 26,        /* `chosen` holds the certificate, as a function of the library's has it */
-	SSLL_FLAG_PEER = 1 << 27,          /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
+	SSLL_FLAG_RETRY_KNOWN = 1 << 22,      /* it is known whether a HelloRetryRequest was sent, */
+	SSLL_FLAG_RETRY = 1 << 23,            /* and it was */
+	SSLL_FLAG_AWAITS_ANSWER = 1 << 24,    /* this side has sent a flight that the peer hasn't answered yet */
+	SSLL_FLAG_GOROUTINE = 1 << 25,        /* a goroutine's, which any thread may run */
+	SSLL_FLAG_CHOSEN = 1 << 26,           /* `chosen` holds the certificate, as a function of the library's has it */
+	SSLL_FLAG_QUIC_RETRY_KNOWN = 1 << 27, /* it is known whether a server of QUIC had sent its client a Retry, */
+	SSLL_FLAG_QUIC_RETRY = 1 << 28,       /* and it had */
+	SSLL_FLAG_PEER = 1 << 29,             /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
 };
 
 /* What is known of the other end where a handshake is freed before it is over: bits. */

@@ -156,7 +156,7 @@ static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u
 		return true;
 	forget_arrivals(handshake);
 	disown(handshake);
-	handshake->flags &= ~(SSLL_FLAG_PEER * (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED));
+	handshake->flags &= ~((__u32)SSLL_FLAG_PEER * (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED));
 	return true;
 }
 

@@ -36,17 +36,29 @@ static __always_inline bool watches_packets(void)
 	return *(volatile __u64 *)&handshake_counters.watches_packets_ns > 1;
 }
 
+static __always_inline void note_quic_retry(struct ssll_handshake *handshake, __u64 at, __u64 end)
+{
+	enum quic_retry retry = find_quic_retry(at, end);
+
+	if (retry != QUIC_RETRY_UNKNOWN)
+		handshake->flags |= SSLL_FLAG_QUIC_RETRY_KNOWN;
+	if (retry == QUIC_RETRY_SENT)
+		handshake->flags |= SSLL_FLAG_QUIC_RETRY;
+}
+
 /* A server's handshake has told its client these parameters, as find_quic_parameters() says where they lie. An ID that is there
  * is another handshake's, which this one doesn't take part in. */
-static __noinline int tell_quic_id(__u64 ssl, __u64 began_ns, __u64 parameters)
+static __noinline int take_quic_parameters(__u64 ssl, struct ssll_handshake *handshake, __u64 parameters)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = this_process()};
-	struct ssll_quic_name name = {.began_ns = began_ns, .id.tgid = key.tgid};
-	struct ssll_quic_peer unknown = {.began_ns = began_ns};
-	__u64 at = parameters >> 16;
+	struct ssll_quic_name name = {.began_ns = handshake->began_ns, .id.tgid = key.tgid};
+	struct ssll_quic_peer unknown = {.began_ns = handshake->began_ns};
+	__u64 at = parameters >> 16, end = at + (parameters & 0xffff);
 
-	if (!at || !read_own_id(at, at + (parameters & 0xffff), &name.id) ||
-	        bpf_map_update_elem(&quic_peers, &name.id, &unknown, BPF_NOEXIST))
+	if (!at)
+		return 0;
+	note_quic_retry(handshake, at, end);
+	if (!read_own_id(at, end, &name.id) || bpf_map_update_elem(&quic_peers, &name.id, &unknown, BPF_NOEXIST))
 		return 0;
 	bpf_map_update_elem(&quic_names, &key, &name, BPF_ANY);
 	watch_datagrams(key.tgid, true);
@@ -72,7 +84,7 @@ static __always_inline int note_message(__u64 message, __u64 length)
 	library = handshake ? library_of(handshake->library) : NULL;
 	if (!thread || !library || !read_side(thread->ssl, library, &server) || !server || !is_of_quic(thread->ssl, library))
 		return 0;
-	return tell_quic_id(thread->ssl, handshake->began_ns, parameters);
+	return take_quic_parameters(thread->ssl, handshake, parameters);
 }
 
 /* BoringSSL adds this side's transport parameters to a message. They aren't in a structure of the connection's, but in one that
@@ -96,7 +108,7 @@ static __always_inline int note_parameters(__u64 from)
 		return 0;
 	if (length > MOST_MESSAGE_BYTES || at >> 48)
 		return 0;
-	return tell_quic_id(thread->ssl, handshake->began_ns, at << 16 | length);
+	return take_quic_parameters(thread->ssl, handshake, at << 16 | length);
 }
 
 /* A server of QUIC sends a packet. */

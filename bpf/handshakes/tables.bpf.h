@@ -171,6 +171,8 @@ __noinline int add_facts(
 	add_flag(row, SSLL_FACT_UNPHASED, handshake, SSLL_FLAG_UNPHASED);
 	add_flag(row, SSLL_FACT_HELLO_RETRY_KNOWN, handshake, SSLL_FLAG_RETRY_KNOWN);
 	add_flag(row, SSLL_FACT_HELLO_RETRIES, handshake, SSLL_FLAG_RETRY);
+	add_flag(row, SSLL_FACT_QUIC_RETRY_KNOWN, handshake, SSLL_FLAG_QUIC_RETRY_KNOWN);
+	add_flag(row, SSLL_FACT_QUIC_RETRIES, handshake, SSLL_FLAG_QUIC_RETRY);
 	/* Of a socket that another goroutine reads nothing was seen: what it has sent is asked for at waits. */
 	if (!handshake->socket || ((handshake->flags & SSLL_FLAG_GOROUTINE) && (handshake->flags & SSLL_FLAG_SLEPT)))
 		return 0;

@@ -17,11 +17,19 @@ enum {
 	TLS_ENCRYPTED_EXTENSIONS = 8,
 	TLS_QUIC_PARAMETERS = 0x39, /* the extension: RFC 9001, 8.2 */
 	QUIC_INITIAL_SOURCE_ID = 0x0f,
+	QUIC_RETRY_SOURCE_ID = 0x10, /* there where the client's first Initial was answered with a Retry, and only then */
 	QUIC_V1 = 1,
 	QUIC_V2 = 0x6b3343cf, /* RFC 9369: kinds of packets have other numbers */
 	MOST_EXTENSIONS = 16,
 	MOST_PARAMETERS = 32,
 	MOST_MESSAGE_BYTES = 4096,
+	PARAMETERS_DAMAGED = 1, /* no address */
+};
+
+enum quic_retry {
+	QUIC_RETRY_UNKNOWN = 0,
+	QUIC_RETRY_NOT_SENT = 1,
+	QUIC_RETRY_SENT = 2,
 };
 
 /* Reads an integer of QUIC's variable length, RFC 9000, 16. Returns where the next one begins; 0 where it doesn't end before
@@ -42,28 +50,49 @@ static __always_inline __u64 read_integer(__u64 at, __u64 end, __u64 *value)
 	return at + size;
 }
 
-/* The server's own ID, in parameters that lie between these addresses. */
-static __noinline bool read_own_id(__u64 at, __u64 end, struct ssll_quic_id *id)
+/* Where the first parameter of this kind lies, among those between these addresses: in the upper bits, and in the lower 16 its
+ * length; 0 where there is none, and PARAMETERS_DAMAGED where that can't be told. Not static: verified once. */
+__noinline __u64 find_parameter(__u64 at, __u64 end, __u32 wanted)
 {
 	for (__u32 number = 0; number < MOST_PARAMETERS; number++) {
 		__u64 kind = 0, length = 0;
 
+		if (at == end)
+			return 0;
 		at = read_integer(at, end, &kind);
 		at = at ? read_integer(at, end, &length) : 0;
 		if (!at || length > end - at)
-			return false;
-		if (kind == QUIC_INITIAL_SOURCE_ID) {
-			if (!length)
-				return false;
-			asm volatile("" : "+r"(length)); /* as above */
-			if (length > sizeof(id->bytes))
-				return false;
-			id->length = length;
-			return !bpf_probe_read_user(id->bytes, length, (void *)at);
-		}
+			return PARAMETERS_DAMAGED;
+		if (kind == wanted)
+			return at << 16 | (length & 0xffff);
 		at += length;
 	}
-	return false;
+	return PARAMETERS_DAMAGED;
+}
+
+/* The server's own ID, in parameters that lie between these addresses. */
+static __noinline bool read_own_id(__u64 at, __u64 end, struct ssll_quic_id *id)
+{
+	__u64 found = find_parameter(at, end, QUIC_INITIAL_SOURCE_ID), length = found & 0xffff;
+
+	if (found <= PARAMETERS_DAMAGED || !length)
+		return false;
+	asm volatile("" : "+r"(length)); /* as above */
+	if (length > sizeof(id->bytes))
+		return false;
+	id->length = length;
+	return !bpf_probe_read_user(id->bytes, length, (void *)(found >> 16));
+}
+
+/* Whether the server has answered its client's first packet with a Retry, as those parameters tell: a word of enum quic_retry.
+ */
+static __always_inline enum quic_retry find_quic_retry(__u64 at, __u64 end)
+{
+	__u64 found = find_parameter(at, end, QUIC_RETRY_SOURCE_ID);
+
+	if (found == PARAMETERS_DAMAGED)
+		return QUIC_RETRY_UNKNOWN;
+	return found ? QUIC_RETRY_SENT : QUIC_RETRY_NOT_SENT;
 }
 
 /* Where the content of an extension lies, in a message of TLS whose extensions are between these addresses: in the upper bits,

@@ -118,7 +118,9 @@ class Fact(IntEnum):
     CACHE_MISSES = 10
     OFFERED = 11
     UNPHASED = 12
-    FACTS = 13
+    QUIC_RETRY_KNOWN = 13
+    QUIC_RETRIES = 14
+    FACTS = 15
 
 
 class Flag(IntEnum):
@@ -149,7 +151,9 @@ class Flag(IntEnum):
     AWAITS_ANSWER = 16777216
     GOROUTINE = 33554432
     CHOSEN = 67108864
-    PEER = 134217728
+    QUIC_RETRY_KNOWN = 134217728
+    QUIC_RETRY = 268435456
+    PEER = 536870912
 
 
 class FollowLimits(IntEnum):
@@ -978,11 +982,11 @@ class HandshakeRow(ctypes.Structure):
         ("changes", ctypes.c_uint64),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
-        ("facts", ctypes.c_uint64 * 13),
+        ("facts", ctypes.c_uint64 * 15),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 144584
+assert ctypes.sizeof(HandshakeRow) == 144600
 
 
 class Sample(ctypes.Structure):

@@ -104,6 +104,12 @@ def shake(
     return Shake(times, of, key=("sign", "RSA 2048"), facts={**facts, **offered, **dict.fromkeys(refused, 1)})
 
 
+def as_over_quic(one: Shake) -> Shake:
+    """The same with what is known of one over QUIC; each that has needed a HelloRetryRequest came after a Retry as well."""
+    retried = {Fact.QUIC_RETRIES: 1} if Fact.HELLO_RETRIES in one.facts else {}
+    return replace(one, facts={**one.facts, Fact.QUIC_RETRY_KNOWN: 1, **retried})
+
+
 def facts_of_connection(random: Random, unlucky: float) -> dict[Fact, int]:
     """What a handshake whose socket is seen adds to the facts."""
     misfortunes = (Fact.UNSENT, Fact.RETRANSMITTED, Fact.GONE, Fact.HELLO_RETRIES)
@@ -192,8 +198,10 @@ class Host:
 
     def _shake(self, pid: int) -> Shake:
         if self.troubled:
-            return shake(self._random, pid, resumed_share=0, failing_share=0.33, slow=400, offload=False, unlucky=0.8)
-        return shake(self._random, pid, resumed_share=0.6, failing_share=0.02, slow=1, offload=True)
+            return as_over_quic(
+                shake(self._random, pid, resumed_share=0, failing_share=0.33, slow=400, offload=False, unlucky=0.8)
+            )
+        return as_over_quic(shake(self._random, pid, resumed_share=0.6, failing_share=0.02, slow=1, offload=True))
 
     def _certificate(self, pid: int, comm: str) -> ServedCertificate:
         now_s = time.time()

@@ -246,7 +246,7 @@ static __always_inline int note_go_parameters(const struct pt_regs *ctx)
 	library = handshake ? library_of(handshake->library) : NULL;
 	if (!library || !read_side(connection, library, &server) || !server)
 		return 0;
-	return tell_quic_id(connection, handshake->began_ns, at << 16 | length);
+	return take_quic_parameters(connection, handshake, at << 16 | length);
 }
 
 #endif

@@ -18,16 +18,18 @@ def _connections() -> list[Any]:
     """Shares are of the handshakes of which it is known, so there is none where it isn't."""
     events, sockets = rate("ssllatency_handshake_connection_events_total", SERVICE, "event"), rate(SOCKETS, SERVICE)
     retries, known = (rate(f"ssllatency_handshake_hello_retries{end}_total", SERVICE) for end in ("", "_known"))
+    quic_retries, quic_known = (rate(f"ssllatency_handshake_quic_retries{end}_total", SERVICE) for end in ("", "_known"))
     refusals = rate("ssllatency_handshake_session_refusals_total", SERVICE, "reason")
     offers, left = rate("ssllatency_handshake_session_offers_total", SERVICE), rate(PEER, f'{SERVICE}, part="left"')
     return [
         lines(
             "What happens to connections",
             "Share of the handshakes, however they ended: with a flight larger than the congestion window, with losses, with a"
-            " peer that left before they were over, with a HelloRetryRequest.",
+            " peer that left before they were over, with a HelloRetryRequest, with a Retry of QUIC.",
             SHARE,
             (of_all(events, sockets), "{{event}}"),
             (share(retries, known), "hello retry"),
+            (share(quic_retries, quic_known), "QUIC retry"),
         ),
         lines(
             "Sessions that were refused",

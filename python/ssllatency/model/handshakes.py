@@ -93,7 +93,8 @@ class Fact(StrEnum):
     UNPHASED ones, whose client is known to have offered a session. TICKETS_REFUSED: those of them that weren't resumed though
     a ticket of the client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's
     cache. UNPHASED: handshakes in a part of whose calls no phase was watched but PRIVATE_KEY, to keep within the budget: the
-    others are in REST.
+    others are in REST. QUIC_RETRIES: handshakes over QUIC whose client a server had answered with a Retry first, to have its
+    address validated, of the QUIC_RETRY_KNOWN of which that is known.
     """
 
     SOCKET = "socket"
@@ -109,6 +110,8 @@ class Fact(StrEnum):
     CACHE_MISSES = "cache_misses"
     OFFERED = "offered"
     UNPHASED = "unphased"
+    QUIC_RETRY_KNOWN = "quic_retry_known"
+    QUIC_RETRIES = "quic_retries"
 
 
 # The number of handshakes that a fact counts is at most that of another fact; of the others, at most all handshakes.
@@ -117,6 +120,7 @@ WITHIN = {
     Fact.RETRANSMITTED: Fact.SOCKET,
     Fact.GONE: Fact.SOCKET,
     Fact.HELLO_RETRIES: Fact.HELLO_RETRY_KNOWN,
+    Fact.QUIC_RETRIES: Fact.QUIC_RETRY_KNOWN,
     Fact.TICKETS_REFUSED: Fact.OFFERED,
     Fact.CACHE_MISSES: Fact.OFFERED,
 }

@@ -4,15 +4,12 @@ and a client by its OpenSSL, in its root."""
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from threading import Thread
-from typing import Self
 
 import pytest
 
@@ -21,6 +18,7 @@ from tests.live.commands.trace import losses
 from tests.live.go.servers import caddy
 from tests.live.libraries.test_quic import haproxy_by_retry, nginx_by_retry, quic, root
 from tests.live.links.link import Link
+from tests.live.quic.relays import HostileRelay
 from tests.live.servers.nginx import free_ports, make_certificate
 from tests.live.servers.roots import nginx_of
 from tests.machine import needs_architecture, needs_every_tracepoint
@@ -34,7 +32,6 @@ TIMES, MOST = 12, 200
 QUIET_S = 12.0  # longer than packets are watched once no server is left
 PEERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 RELAYS, HOSTILE = "127.0.0.5", "127.0.0.9"
-UNSUPPORTED, INITIAL = bytes.fromhex("c01a2a3a4a"), bytes.fromhex("c000000001")  # the first byte, and the version
 
 Do = Callable[[str], None]
 Server = Callable[[Path, Path, str], AbstractContextManager[tuple[int, int]]]
@@ -166,78 +163,11 @@ def test_peers_over_quic_in_network_namespaces(certificates: Path, root: Path, s
     assert_books(shakes)
 
 
-class HostileRelay:
-    """Takes packets from a client to a server, under an address of its own, and back. Before it hands an answer on it sends the
-    server, from another address, packets with the ID in it: one that asks for another version, which a server may answer under
-    that ID, and one that begins as a client's first. `answered`: how many of its own were."""
-
-    def __init__(self, port: int) -> None:
-        self._front, self._back, self._own = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
-        self._front.bind(("127.0.0.1", 0))
-        self._back.bind((RELAYS, 0))
-        self._own.bind((HOSTILE, 0))
-        self._server = ("127.0.0.1", port)
-        self._client: tuple[str, int] | None = None
-        self._threads = [Thread(target=work) for work in (self._to_server, self._to_client)]
-        self._over = False
-        self.answered = self.sent = 0
-        for each in (self._front, self._back, self._own):
-            each.settimeout(0.1)
-
-    @property
-    def port(self) -> int:
-        """At which clients are served."""
-        return int(self._front.getsockname()[1])
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._over = True
-        for thread in self._threads:
-            thread.join()
-        for each in (self._front, self._back, self._own):
-            each.close()
-
-    def _received(self, by: socket.socket) -> Iterator[tuple[bytes, tuple[str, int]]]:
-        while not self._over:
-            try:
-                yield by.recvfrom(65536)
-            except TimeoutError:
-                continue
-
-    def _to_server(self) -> None:
-        for packet, client in self._received(self._front):
-            self._client = client
-            self._back.sendto(packet, self._server)
-
-    def _to_client(self) -> None:
-        for packet, _ in self._received(self._back):
-            if packet[0] & 0x80:
-                self._disturb(packet)
-            if self._client:
-                self._front.sendto(packet, self._client)
-
-    def _disturb(self, packet: bytes) -> None:
-        begin = 6 + packet[5]
-        sender = packet[begin + 1 : begin + 1 + packet[begin]]
-        for head in (UNSUPPORTED, INITIAL):
-            forged = head + bytes((len(sender),)) + sender + b"\x08hostiles"
-            self._own.sendto(forged + bytes(1200 - len(forged)), self._server)
-            self.sent += 1
-        try:
-            self.answered += bool(self._own.recv(65536))
-        except TimeoutError:
-            return
-
-
 @pytest.mark.parametrize("server", [nginx_by_retry, haproxy_by_retry])
 def test_a_client_that_knows_anothers_ids_takes_no_handshake_over(certificates: Path, root: Path, server: Server) -> None:
     with (
         server(root, certificates, "off") as (pid, port),
-        HostileRelay(port) as relay,
+        HostileRelay(port, RELAYS, HOSTILE) as relay,
         quic(root, certificates) as (_, do),
         Shakes(pid, options=WHOLE) as shakes,
     ):

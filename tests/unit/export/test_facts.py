@@ -79,6 +79,13 @@ def test_hello_retries_are_of_those_of_which_they_are_known() -> None:
     assert counters([known, retried]) == {("hello_retries.known", "success"): 2, ("hello_retries", "success"): 1}
 
 
+def test_retries_of_quic_are_of_those_of_which_they_are_known() -> None:
+    known = with_facts(replace(FULL, facts={}), {Fact.QUIC_RETRY_KNOWN: 1})
+    assert counters([known]) == {("quic_retries.known", "success"): 1, ("quic_retries", "success"): 0}
+    retried = with_facts(known, {Fact.QUIC_RETRIES: 1})
+    assert counters([known, retried]) == {("quic_retries.known", "success"): 2, ("quic_retries", "success"): 1}
+
+
 OFFERED = replace(FULL, times={Part.REST: 1_000, Part.SESSION_LOOKUP: 10}, facts={Fact.OFFERED: 1})
 
 

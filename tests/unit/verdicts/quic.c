@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Has the programs' headers read IDs of connections over QUIC out of made-up messages and packets, as many as the argument
- * says: whole ones, and some that are damaged. Prints of how many messages and packets one was told; ends with 1 at the first
- * that differs from what was made up.
+ * says: whole ones, and some that are damaged; and out of the messages whether a Retry was sent. Prints of how many messages
+ * and packets an ID was told, and of how many messages a Retry, and none; ends with 1 at the first that differs from what was
+ * made up.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,7 +20,9 @@ enum {
 };
 
 static __u8 content[MOST], id[64];
-static __u32 written, id_length, id_end; /* where the ID ends in the content, with what says how long it is */
+static __u32 written, id_length, id_begin, id_end; /* where the parameter with the ID lies in the content */
+static __u32 retries, none;                        /* messages that told of a Retry, and of none */
+static bool found, retried, before, parsed; /* whether there are parameters that tell a Retry, before the ID, and have an end */
 
 static void put(__u32 byte)
 {
@@ -62,7 +65,7 @@ static __u64 another_kind(void)
 {
 	__u64 kind = once_in(3) ? any_word() >> 2 : any(64);
 
-	return kind == QUIC_INITIAL_SOURCE_ID ? kind + 1 : kind;
+	return kind == QUIC_INITIAL_SOURCE_ID || kind == QUIC_RETRY_SOURCE_ID ? QUIC_RETRY_SOURCE_ID + 1 : kind;
 }
 
 static void put_parameters(__u32 number)
@@ -76,21 +79,41 @@ static void put_parameters(__u32 number)
 	}
 }
 
-/* The parameters of a server; whether they have an ID. One in eight says that it is longer than all. */
+static void put_retry(void)
+{
+	__u32 length = any(21);
+
+	retried = true;
+	put_integer(QUIC_RETRY_SOURCE_ID);
+	put_integer(length);
+	put_any(length);
+}
+
+/* The parameters of a server; whether they have an ID. One in eight says that it is longer than all. A Retry may be told before
+ * it or behind. */
 static bool put_own(void)
 {
 	bool there = !once_in(8), too_long = once_in(8);
 
+	retried = false;
+	parsed = !too_long || !there;
 	put_parameters(any(OTHER));
+	if (once_in(4))
+		put_retry();
+	before = retried;
 	if (there) {
+		id_begin = written;
 		choose_id();
 		put_integer(QUIC_INITIAL_SOURCE_ID);
 		put_integer(too_long ? MOST : id_length);
 		put_id();
 		id_end = written;
 	}
-	if (!too_long)
+	if (parsed) {
 		put_parameters(any(OTHER));
+		if (!retried && once_in(4))
+			put_retry();
+	}
 	return there && !too_long && id_length >= 1 && id_length <= SSLL_QUIC_ID_BYTES;
 }
 
@@ -118,15 +141,15 @@ static void set_big(__u32 at, __u32 value, __u32 size)
 static bool put_message(void)
 {
 	bool tells = true;
-	__u32 begin;
+	__u32 begin, end;
 
 	written = 0;
 	put(once_in(8) ? any(256) : TLS_ENCRYPTED_EXTENSIONS);
-	tells = content[0] == TLS_ENCRYPTED_EXTENSIONS;
+	tells = found = content[0] == TLS_ENCRYPTED_EXTENSIONS;
 	put_big(0, 5);
 	put_extensions(any(6));
 	if (once_in(8)) {
-		tells = false;
+		tells = found = false;
 	} else {
 		put_big(TLS_QUIC_PARAMETERS, 2);
 		begin = written;
@@ -134,10 +157,13 @@ static bool put_message(void)
 		tells &= put_own();
 		if (once_in(8)) { /* it says that it is longer than all */
 			set_big(begin, MOST, 2);
-			tells = false;
+			tells = found = false;
 		} else if (tells && once_in(8)) { /* they end before the ID does */
-			set_big(begin, id_end - begin - 2 - 1 - any(id_length + 2), 2);
+			end = id_end - 1 - any(id_length + 2);
+			set_big(begin, end - begin - 2, 2);
 			tells = false;
+			retried = before;
+			parsed = end == id_begin;
 		} else {
 			set_big(begin, written - begin - 2, 2);
 		}
@@ -149,7 +175,7 @@ static bool put_message(void)
 		__u32 other = written - 6 + 1 + any(3);
 
 		once_in(2) ? set_big(1, other + 2, 3) : set_big(4, other, 2);
-		tells = false;
+		tells = found = false;
 	}
 	return tells;
 }
@@ -172,15 +198,31 @@ static void hold(const char *what, bool told, bool expected, const struct ssll_q
 		differ("the ID's length", read->length, id_length);
 }
 
+static enum quic_retry due_retry(void)
+{
+	if (!found || !(before || parsed))
+		return QUIC_RETRY_UNKNOWN;
+	return retried ? QUIC_RETRY_SENT : QUIC_RETRY_NOT_SENT;
+}
+
 static bool check_message(void)
 {
-	bool tells = put_message(), told;
+	bool tells = put_message();
 	struct ssll_quic_id read = {};
 	__u64 at = lay(), parameters = parameters_in_message(at, written);
+	enum quic_retry retry = QUIC_RETRY_UNKNOWN;
+	bool told = false;
 
-	told = parameters && read_own_id(parameters >> 16, (parameters >> 16) + (parameters & 0xffff), &read);
+	if (parameters) {
+		told = read_own_id(parameters >> 16, (parameters >> 16) + (parameters & 0xffff), &read);
+		retry = find_quic_retry(parameters >> 16, (parameters >> 16) + (parameters & 0xffff));
+	}
 	hold("whether a message tells an ID", told, tells, &read);
-	return told;
+	if (retry != due_retry())
+		differ("whether a message tells a Retry", retry, due_retry());
+	retries += retry == QUIC_RETRY_SENT;
+	none += retry == QUIC_RETRY_NOT_SENT;
+	return tells;
 }
 
 /* A packet, and whether it is of a handshake and bears an ID. */
@@ -224,6 +266,6 @@ int main(int count, char **words)
 		messages += check_message();
 		packets += check_packet();
 	}
-	printf("%u %u\n", messages, packets);
+	printf("%u %u %u %u\n", messages, packets, retries, none);
 	return 0;
 }

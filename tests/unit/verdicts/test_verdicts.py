@@ -69,7 +69,10 @@ DEFECTS = [
     ("quic", "labels/quic_ids.bpf.h", "<< 2 >> 2 >>", ">>"),
     ("quic", "labels/quic_ids.bpf.h", "size > end - at || ", ""),
     ("quic", "labels/quic_ids.bpf.h", "!at || length > end - at", "!at"),
-    ("quic", "labels/quic_ids.bpf.h", "if (!length)\n\t\t\t\treturn false;", ""),
+    ("quic", "labels/quic_ids.bpf.h", "found <= PARAMETERS_DAMAGED || !length", "found <= PARAMETERS_DAMAGED"),
+    ("quic", "labels/quic_ids.bpf.h", "\t\tif (at == end)\n\t\t\treturn 0;\n", ""),
+    ("quic", "labels/quic_ids.bpf.h", "\t\t\treturn PARAMETERS_DAMAGED;\n", "\t\t\treturn 0;\n"),
+    ("quic", "labels/quic_ids.bpf.h", "return found ? QUIC_RETRY_SENT : ", "return "),
     ("quic", "labels/quic_ids.bpf.h", "if (bpf_ntohs(head.length) > end - at)\n\t\t\treturn 0;", ""),
     ("quic", "labels/quic_ids.bpf.h", "head.kind != TLS_ENCRYPTED_EXTENSIONS || ", ""),
     ("quic", "labels/quic_ids.bpf.h", "length != 4ULL + ", "0 && 4ULL + "),
@@ -112,13 +115,13 @@ def test_labels_of_a_million_connections_are_those_that_were_made_up(tmp_path: P
 
 
 def test_ids_of_a_million_connections_over_quic_are_those_that_were_made_up(tmp_path: Path) -> None:
-    """In what a server tells and in its packets, damaged ones among them."""
+    """In what a server tells and in its packets, damaged ones among them; and whether it has sent a Retry."""
     program = build("quic", tmp_path, BPF, *SANITIZERS)
     done = subprocess.run([program, "1000000"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     counts = [int(count) for count in done.stdout.split()]
-    assert len(counts) == 2
-    assert all(200_000 < count < 800_000 for count in counts)
+    assert len(counts) == 4
+    assert all(100_000 < count < 800_000 for count in counts)
 
 
 @pytest.mark.parametrize("stack", [stack for stack in STACKS if stack.codes.waits], ids=lambda stack: stack.name)

@@ -44,6 +44,8 @@ PLACES = {
     Fact.RETRANSMISSIONS: FactPlace("ssllatency.handshake.retransmissions"),
     Fact.HELLO_RETRY_KNOWN: FactPlace("ssllatency.handshake.hello_retries.known"),
     Fact.HELLO_RETRIES: FactPlace("ssllatency.handshake.hello_retries"),
+    Fact.QUIC_RETRY_KNOWN: FactPlace("ssllatency.handshake.quic_retries.known"),
+    Fact.QUIC_RETRIES: FactPlace("ssllatency.handshake.quic_retries"),
     Fact.OFFERED: FactPlace("ssllatency.handshake.session_offers"),
     Fact.TICKETS_REFUSED: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "ticket"),
     Fact.CACHE_MISSES: FactPlace("ssllatency.handshake.session_refusals", names.REASON, "cache_miss"),

@@ -102,6 +102,12 @@ FAMILIES = (
            "Handshakes of which it is known whether a HelloRetryRequest was sent.", (OUTCOME,), True),
     Family("ssllatency.handshake.hello_retries", C, "{handshake}", "Handshakes in which a HelloRetryRequest was sent.",
            (OUTCOME,), True),
+    Family("ssllatency.handshake.quic_retries.known", C, "{handshake}",
+           "Servers' handshakes over QUIC of which it is known whether their client was answered with a Retry first.",
+           (OUTCOME,), True),
+    Family("ssllatency.handshake.quic_retries", C, "{handshake}",
+           "Servers' handshakes over QUIC whose client was answered with a Retry first, to validate its address: a round trip"
+           " more, which is in no time of theirs.", (OUTCOME,), True),
     Family("ssllatency.handshake.session_offers", C, "{handshake}",
            "Successful handshakes whose client is known to have offered a session.", (), True),
     Family("ssllatency.handshake.session_refusals", C, "{handshake}",

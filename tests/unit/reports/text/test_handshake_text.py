@@ -260,6 +260,14 @@ def test_what_is_known_of_the_network_is_one_sentence() -> None:
     assert facts_of({Fact.SOCKET: 1}, None, Shake({})) == "the socket is known in 50 %"
 
 
+def test_retries_of_quic_are_told_with_how_many_they_are_of() -> None:
+    known = {Fact.QUIC_RETRY_KNOWN: 1}
+    assert facts_of(known) == ""
+    assert facts_of({**known, Fact.QUIC_RETRIES: 1}, None, *[Shake({}, facts=known)] * 2) == (
+        "of 3 handshakes over QUIC 1 had the client's address validated by a Retry: a round trip before, in none of these times"
+    )
+
+
 def test_what_became_of_offered_sessions() -> None:
     offered = {Fact.OFFERED: 1}
     assert facts_of({Fact.SOCKET: 1}, {Part.SESSION_LOOKUP: 9}) == ""  # what was looked for may have been made up

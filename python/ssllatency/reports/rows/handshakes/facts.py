@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts about the network's and resumption's part in handshakes, beside their times: flights, losses, peers that left,
-HelloRetryRequests, tickets."""
+HelloRetryRequests, Retries of QUIC, tickets."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def _flights(group: Group) -> Iterator[str]:
         yield f"{flights / sockets:.1f} flights of the peer were awaited in a handshake"
     if retries := group.facts.get(Fact.HELLO_RETRIES):
         yield f"{share(retries, group.facts.get(Fact.HELLO_RETRY_KNOWN, 0))} needed a HelloRetryRequest"
+    if retries := group.facts.get(Fact.QUIC_RETRIES):
+        known = counted(group.facts.get(Fact.QUIC_RETRY_KNOWN, 0), "handshake")
+        validated = f"of {known} over QUIC {retries} had the client's address validated by a Retry"
+        yield f"{validated}: a round trip before, in none of these times"
     if sockets and sent:
         unsent = group.facts.get(Fact.UNSENT)
         larger = f", in {share(unsent, sockets)} larger than the congestion window" if unsent else ""
