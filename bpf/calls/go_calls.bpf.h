@@ -35,23 +35,29 @@ static __always_inline int on_go_exit(const struct pt_regs *ctx, __u64 cookie)
 	        .library = index,
 	};
 	struct ssll_library *library;
+	struct go_returned returned;
 	struct ssll_frame frame;
 	bool failed;
 
-	if (!is_traced_in(key.tgid, index))
+	if (!leaves_go_call(ctx, cookie) || !is_traced_in(key.tgid, index))
 		return 0;
-	call.key.stack = stack_depth(ctx, &key);
+	call.key.stack = depth_at_entry(ctx, cookie, &key);
 	if (!take_frame(&key, &call.key, &frame)) {
-		count_unmatched_exit(cookie);
+		if (!is_deferred(cookie)) /* which the runtime calls where a panic leaves the call */
+			count_unmatched_exit(cookie);
 		return 0;
 	}
 	library = bpf_map_lookup_elem(&libraries, &index);
 	if (!library || !is_go_on_wanted_side(frame.connection, library))
 		return 0;
-	failed = go_result(ctx, go_error_word(call.convention));
+	if (!read_go_results(ctx, cookie, &returned)) {
+		count(&counters.unmatched_entries);
+		return 0;
+	}
+	failed = returned.error.itab;
 	if (failed)
-		call.verdict = judge_go(ctx, call.convention, library);
-	call.returned = call.convention == SSLL_SSL_IO ? go_result(ctx, 0) : failed; /* an address is nobody's business */
+		call.verdict = judge_go(&returned.error, call.convention, library);
+	call.returned = call.convention == SSLL_SSL_IO ? returned.count : failed; /* an address is nobody's business */
 	call.duration_ns = call.ended_ns - frame.began_ns;
 	call.ssl = frame.connection;
 	return on_call_end(&call);

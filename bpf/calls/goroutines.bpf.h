@@ -161,6 +161,22 @@ static __always_inline bool begins_go_call(const struct pt_regs *ctx, __u64 cook
 	return leaves_call(ctx, cookie, &unused);
 }
 
+/* Whether a call ends at an exit site, rather than that the stack of a function that it defers grows first. */
+static __always_inline bool leaves_go_call(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u64 unused;
+
+	return !is_deferred(cookie) || leaves_call(ctx, cookie, &unused);
+}
+
+/* How far from the top of its stack the call began that ends at an exit site; 0 where that can't be read. */
+static __always_inline __u32 depth_at_entry(const struct pt_regs *ctx, __u64 cookie, const struct ssll_goroutine_key *key)
+{
+	__u32 depth = stack_depth(ctx, key), frame = field(cookie, SSLL_COOKIE_STACK, 16);
+
+	return depth > frame ? depth - frame : 0;
+}
+
 /* Keeps the call that begins at this depth; NULL where it can't be kept. `call` gets the depth. */
 static __always_inline struct ssll_frame *push_frame(
         const struct pt_regs *ctx, __u64 cookie, const struct ssll_goroutine_key *key, struct ssll_start_key *call)

@@ -37,6 +37,12 @@ static __always_inline __u32 go_error_word(__u32 convention)
 	return convention == SSLL_SSL_IO;
 }
 
+/* Whether an exit site is the entry of a function that the one which ends has deferred. */
+static __always_inline bool is_deferred(__u64 cookie)
+{
+	return field(cookie, SSLL_COOKIE_STACK, 16);
+}
+
 static __always_inline bool is_go_eof(__u64 error)
 {
 	struct go_string string = {};
@@ -58,15 +64,35 @@ static __always_inline bool is_go_deadline(__u64 itab, __u64 error, const struct
 	       held - itab == (__u64)(__s64)library->deadline;
 }
 
-/* How a call ended that returned an error. */
-static __always_inline struct verdict judge_go(const struct pt_regs *ctx, __u32 convention, const struct ssll_library *library)
-{
-	__u32 word = go_error_word(convention);
-	__u64 itab = go_result(ctx, word), error = go_result(ctx, word + 1);
+/* What a call returns: a number, of reads and writes, and an error. */
+struct go_returned {
+	__u64 count;
+	struct go_interface error;
+};
 
-	if (convention == SSLL_SSL_IO && is_go_eof(error))
+/* The same at an exit site: in registers at a `ret`, or at a function that it defers in slots of its frame. */
+static __always_inline bool read_go_results(const struct pt_regs *ctx, __u64 cookie, struct go_returned *returned)
+{
+	__u32 word = go_error_word(field(cookie, SSLL_COOKIE_CONVENTION, 4));
+	__u64 count = REGISTER(ctx, STACK_POINTER) + sizeof(count) * field(cookie, SSLL_COOKIE_COUNT_AT, 5);
+	__u64 error = count + sizeof(count) * field(cookie, SSLL_COOKIE_ERROR_BEHIND, 4);
+
+	if (is_deferred(cookie))
+		return !bpf_probe_read_user(&returned->count, sizeof(returned->count), (void *)count) &&
+		       !bpf_probe_read_user(&returned->error, sizeof(returned->error), (void *)error);
+	returned->count = go_result(ctx, 0);
+	returned->error.itab = go_result(ctx, word);
+	returned->error.data = go_result(ctx, word + 1);
+	return true;
+}
+
+/* How a call ended that returned an error. */
+static __always_inline struct verdict judge_go(
+        const struct go_interface *error, __u32 convention, const struct ssll_library *library)
+{
+	if (convention == SSLL_SSL_IO && is_go_eof(error->data))
 		return closed(SSLL_REASON_ZERO_RETURN);
-	if (convention == SSLL_SSL_IO && is_go_deadline(itab, error, library))
+	if (convention == SSLL_SSL_IO && is_go_deadline(error->itab, error->data, library))
 		return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 	return failure(SSLL_END_ERROR, SSLL_REASON_NONE);
 }

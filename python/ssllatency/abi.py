@@ -64,6 +64,8 @@ class Cookie(IntEnum):
     OTHER = 56
     TIER = 60
     RETURNS = 62
+    COUNT_AT = 12
+    ERROR_BEHIND = 18
 
 
 class End(IntEnum):

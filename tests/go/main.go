@@ -2,7 +2,7 @@
 
 // A server and a client of crypto/tls, with private keys of all kinds. The first argument names the kind: rsa, ecdsa or ed25519;
 // or it is the number of connections that are to be made and counted; or it is labels, for connections whose labels are counted;
-// or callbacks, for connections with all callbacks of crypto/tls; or signers, for private keys that aren't of the standard library; or busy, for a server that has so many other goroutines at
+// or callbacks, for connections with all callbacks of crypto/tls; or signers, for private keys that aren't of the standard library; or interrupted, for reads and writes that panics leave; or busy, for a server that has so many other goroutines at
 // work as the second argument says, and signs for so long as the third says; or littering, for the same with goroutines that make
 // garbage, or collecting or hoarding, with such that make less of it, which is collected all the time or never, or wasteful, for one whose handshakes make garbage; or restarts, for a server that starts itself anew; or a transport of transports.go, for handshakes over that, whose clients
 // are late; or silent, for as many handshakes that never end as the second argument says.
@@ -84,6 +84,10 @@ func run(words []string) {
 	}
 	if words[0] == "callbacks" {
 		countCallbacks(4)
+		return
+	}
+	if words[0] == "interrupted" {
+		countInterrupted(20)
 		return
 	}
 	if growth := growths[words[0]]; growth != 0 {

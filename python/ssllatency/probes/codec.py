@@ -30,6 +30,7 @@ from ssllatency.probes.plan import (
     Role,
     SslOffsets,
 )
+from ssllatency.stacks.base import fits_cookie
 from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Runtime, Transport
 from ssllatency.stacks.registry import LIBRARIES, NAMES
@@ -163,6 +164,9 @@ def _wrong_role(plan: OperationPlan, operation: Operation) -> str:
         return "with a register for each value that isn't a constant"
     if any(not site.condition and _differs_by_branch(site) for site in plan.probes):
         return "without directions where there is no condition"
+    returns_both = operation.returns is abi.Returns.GO_ERROR and operation.convention is abi.Convention.SSL_IO
+    if any(site.result_slots and not (returns_both and site.role is Role.EXIT) for site in plan.probes):
+        return "without slots where no number and error are returned"
     return ""
 
 
@@ -192,7 +196,16 @@ def _probe(site: Field, file_size: int) -> Probe:
         other_value=_constant(record["other_value"]),
         passed=record["passed"].whole(_MOST_ITEMS),
         fails=record["fails"].flag(),
+        result_slots=_slots(record["result_slots"], register),
     )
+
+
+def _slots(slots: Field, register: str) -> tuple[int, ...]:
+    """None, or those of a number and of an error, which a cookie has room for."""
+    bytes_above = tuple(slot.whole(LARGEST_FRAME) for slot in slots.items(_MOST_ITEMS))
+    if bytes_above and (register or not fits_cookie(bytes_above)):
+        slots.refuse("two slots of a frame near its site")
+    return bytes_above
 
 
 # Handshakes.
@@ -237,7 +250,7 @@ def _entry(site: Field, file_size: int) -> Probe | None:
 
 def _bare_probe(site: Field, file_size: int, role: Role) -> Probe:
     probe = _probe(site, file_size)
-    if probe.role is not role or probe.return_register:
+    if probe.role is not role or probe.return_register or probe.result_slots:
         site.refuse(f"an {role} without a register for a value")
     return probe
 

@@ -71,7 +71,8 @@ class Probe:
     Where the way that a branch takes decides, `condition` is the branch's mnemonic ("jne"), `leaving` the direction in which
     the call ends, or at an entry begins. `taken_value` and `other_value` are what it then returns, None where `return_register`
     holds that; without a condition they are the same. `passed`: how many sites a call passes at most before this one without
-    ending there. `fails`: only calls that fail end here.
+    ending there. `fails`: only calls that fail end here. `result_slots`: bytes above the stack pointer at an exit in what a
+    function defers, where that function has the results, a number and an error.
     """
 
     offset: int
@@ -89,12 +90,15 @@ class Probe:
     other_value: int | None = None
     passed: int = 0
     fails: bool = False
+    result_slots: tuple[int, ...] = ()
 
     def values(self) -> tuple[str | int, ...]:
-        """The values returned past an exit site, in the directions in which the call is left, taken first: a register or a
-        constant. One value where the directions don't differ, none for other roles."""
+        """The values returned past an exit site, in the directions in which the call is left, taken first: a register, a slot
+        or a constant. One value where the directions don't differ, none for other roles."""
         if self.role is not Role.EXIT:
             return (self.return_register,) if self.return_register else ()
+        if self.result_slots:
+            return (f"[sp + {self.result_slots[-1]}]",)
         taken = self.return_register if self.taken_value is None else self.taken_value
         other = self.return_register if self.other_value is None else self.other_value
         if not self.condition:

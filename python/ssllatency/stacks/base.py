@@ -118,12 +118,39 @@ class CallingConvention(StrEnum):
     GO = "Go"  # to a goroutine, whose stack moves
 
 
+_WORD = 8  # bytes
+_MOST_WORDS, _FARTHEST_WORDS = 31, 15  # from the stack pointer at a site up to a number in a frame, and from there to the error
+
+
+def fits_cookie(slots: Sequence[int]) -> bool:
+    """Whether a site's cookie has room for these slots, of a number and of an error: bytes above the stack pointer."""
+    if len(slots) != 2:
+        return False
+    (words, rest), (farther, more) = divmod(slots[0], _WORD), divmod(slots[1] - slots[0], _WORD)
+    return rest == more == 0 and 0 <= words <= _MOST_WORDS and 0 < farther <= _FARTHEST_WORDS
+
+
+@dataclass(frozen=True)
+class CalleeSite:
+    """A site in the function from `start` to `end` that another one calls as it ends. `not_taken`: it is a branch, and counts
+    where it isn't taken. `depth`: bytes from the stack pointer there up to where it was when the other one was called;
+    `results`: bytes up to the slots of what that returns."""
+
+    start: int
+    end: int
+    address: int
+    not_taken: bool
+    depth: int
+    results: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class FunctionSites:
     """The places where calls of a function begin and end, by the rules of its stack.
 
-    Each call crosses the instruction `entry` once, and exactly one of `exits`, where the register `result` tells how it ended.
-    `not_taken`: the entry is a branch, and a call begins where it isn't taken. `found`: how the function was found.
+    Each call crosses the instruction `entry` once, and exactly one of `exits`, where the register `result` tells how it ended,
+    or `deferred`. `not_taken`: the entry is a branch, and a call begins where it isn't taken. `found`: how the function was
+    found.
     """
 
     name: str
@@ -134,6 +161,7 @@ class FunctionSites:
     not_taken: bool = False
     exits: tuple[int, ...] = ()
     result: str = ""
+    deferred: CalleeSite | None = None
 
 
 @dataclass(frozen=True)

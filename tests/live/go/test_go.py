@@ -87,7 +87,7 @@ def traced(document: dict[str, Any]) -> dict[str, dict[str, int]]:
         name: {outcome: number for outcome in OUTCOMES if (number := count(document, f"tls.Conn.{name}", outcome))}
         for name in FUNCTIONS
     }
-    if left := document["losses"].pop("left"):
+    if left := document["losses"].pop("left", 0):
         calls["serverHandshake"]["left"] = left
     return calls
 
@@ -99,6 +99,21 @@ def test_each_call_is_counted_with_its_outcome(program: GoProgram) -> None:
     assert traced(trace.document) == own
     assert losses(trace.document) == {}
     assert trace.document["in_flight"] == 0
+
+
+@pytest.mark.parametrize("name", [*NEEDED, *OTHERS])
+def test_reads_and_writes_that_panics_leave_are_no_ends_of_others(name: str) -> None:
+    """The runtime calls then what they defer, at whose entry others end."""
+    program = GoProgram(name, "interrupted")
+    try:
+        with Trace(program.pid, options=("--role", "server")) as trace:
+            own = program.run()
+    finally:
+        program.kill()
+    assert own["Read"].keys() >= {"success", "left"}
+    assert losses(trace.document) == {"left": sum(outcomes.pop("left", 0) for outcomes in own.values())}
+    assert trace.document["in_flight"] == 0
+    assert traced(trace.document | {"losses": {}}) == own | {"clientHandshake": {}}
 
 
 def test_sides_are_told_apart(program: GoProgram) -> None:

@@ -158,6 +158,7 @@ def test_document() -> None:
         "other_value": None,
         "passed": 0,
         "fails": False,
+        "result_slots": [],
     }
     assert file["missing"][0] == {"operation": "SSL_write_ex2", "reason": NOT_IN_LIBRARY}
 

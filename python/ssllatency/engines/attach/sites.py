@@ -21,6 +21,7 @@ from ssllatency.stacks.operation import Operation, Tier
 _X86_64 = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _AARCH64 = tuple(f"x{number}" for number in range(31))
 _REGISTERS = {name: number for names in (_X86_64, _AARCH64) for number, name in enumerate(names)}
+_WORD = 8  # bytes
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
 # Where the kernel side looks for labels, of which there are more.
 _CERTIFICATE_LABELS = ("certificate", "chain")
@@ -89,7 +90,15 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int, *, win
         abi.Cookie.TIER: operation.tier,
         abi.Cookie.RETURNS: operation.returns,
     }
-    return packed(fields)
+    return packed(fields | _slots(probe))
+
+
+def _slots(probe: Probe) -> dict[IntEnum, int]:
+    """The fields that say where an exit finds its results in a frame, in place of others; none where they are in registers."""
+    if not probe.result_slots:
+        return {}
+    count, error = (slot // _WORD for slot in probe.result_slots)
+    return {abi.Cookie.SKIP_NULL: 0, abi.Cookie.SSL: 0, abi.Cookie.COUNT_AT: count, abi.Cookie.ERROR_BEHIND: error - count}
 
 
 def register_number(probe: Probe) -> int:

@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.flow import Code, Graph, Unplannable
-from ssllatency.code.machine import BASELINE, Emulation, Flow, Machine
+from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow, Machine
 from ssllatency.code.x86.machine import X86
 from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Function
-from ssllatency.stacks.go import verify
-from ssllatency.stacks.go.body import GoBodies
-from ssllatency.stacks.go.inner_calls import InterfaceMethod, method_sites
+from ssllatency.stacks.go.body import Depths, GoBodies
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import EntrySite, InnerCall, call_sites, closure_sites, entry_site, exit_sites
-from ssllatency.stacks.go.traced_functions import CALLBACKS, DECRYPTS, SIGNS, TLS, Shape, TracedFunction, functions_of
+from ssllatency.stacks.go.sites import verify
+from ssllatency.stacks.go.sites.choose import EntrySite, InnerCall, call_sites, closure_sites, entry_site, exit_sites
+from ssllatency.stacks.go.sites.deferred import DeferredCode, DeferredExit, deferred_exit
+from ssllatency.stacks.go.sites.inner_calls import InterfaceMethod, method_sites
+from ssllatency.stacks.go.traced_functions import CALLBACKS, DECRYPTS, SIGNS, TLS, Purpose, Shape, TracedFunction, functions_of
 
 # What grows a stack: runtime.morestack, .morestack_noctxt and .morestackc.
 _GROWS = ("runtime.morestack", "runtime.morestack_noctxt", "runtime.morestackc")
@@ -28,18 +30,21 @@ _COPIES = ("runtime.duffcopy", "runtime.duffzero")  # what is passed by value; t
 _WORDS = {SIGNS: 8, DECRYPTS: 8}
 
 _LARGEST = 1 << 20  # bytes of a function
+_IO = (Purpose.READ, Purpose.WRITE)  # those return a number and an error
 
 
 @dataclass(frozen=True)
 class FunctionPlan:
-    """The sites of a traced function: `entry` and `exits`, or `calls`, by its shape. `inlined_into`: functions in which its
-    calls can't be seen. `obstacle`: why it has no sites, a phrase without a full stop; "" where it has."""
+    """The sites of a traced function: `entry` and `exits`, or `calls`, by its shape. `deferred`: the end of calls that cross
+    none of `exits`. `inlined_into`: functions in which its calls can't be seen. `obstacle`: why it has no sites, a phrase
+    without a full stop; "" where it has."""
 
     traced: TracedFunction
     address: int = 0
     size: int = 0
     entry: EntrySite | None = None
     exits: tuple[int, ...] = ()
+    deferred: DeferredExit | None = None
     calls: tuple[InnerCall, ...] = ()
     inlined_into: tuple[str, ...] = ()
     obstacle: str = ""
@@ -67,32 +72,57 @@ class FunctionPlanner:
         if len(functions) != 1:
             several = f"the file has {len(functions)} functions of this name"
             return FunctionPlan(traced, inlined_into=inlined, obstacle=several if functions else "the file doesn't have it")
+        planned = FunctionPlan(traced, functions[0].address, functions[0].size, inlined_into=inlined)
         try:
-            entry, exits, calls = self._sites(traced, functions[0])
+            return self._with_sites(planned, functions[0])
         except Unplannable as reason:
-            return FunctionPlan(traced, functions[0].address, functions[0].size, inlined_into=inlined, obstacle=str(reason))
-        return FunctionPlan(traced, functions[0].address, functions[0].size, entry, exits, calls, inlined)
+            return replace(planned, obstacle=str(reason))
 
-    def _sites(
-        self, traced: TracedFunction, function: Function
-    ) -> tuple[EntrySite | None, tuple[int, ...], tuple[InnerCall, ...]]:
+    def _with_sites(self, planned: FunctionPlan, function: Function) -> FunctionPlan:
         if function.size > _LARGEST:
             raise Unplannable("it is too large to be followed")
-        graph = self._bodies.graph(function)
-        code = self._program.image.code(function.address, function.size)
+        traced, graph = planned.traced, self._bodies.graph(function)
+        code, depths = self._program.image.code(function.address, function.size), self._bodies.depths(function)
         machine = self._program.image.machine
         if traced.shape in (Shape.CALL, Shape.CLOSURES, Shape.METHOD):
             calls = self._calls(traced, graph)
-            verify.check_calls(machine, code, graph, self._bodies.depths(function), calls)
-            return None, (), calls
+            verify.check_calls(machine, code, graph, depths, calls)
+            return replace(planned, calls=calls)
         entry = entry_site(graph, self._grows, self._emulation)
-        exits = exit_sites(graph) if traced.shape is Shape.SPAN else ()
-        depths = self._bodies.depths(function)
-        if traced.shape is Shape.SPAN:
-            verify.check(machine, code, graph, depths, entry, exits)
-        else:
+        if traced.shape is not Shape.SPAN:
             verify.check_entry(machine, code, graph, depths, entry)
-        return entry, exits, ()
+            return replace(planned, entry=entry)
+        exits = exit_sites(graph)
+        verify.check(machine, code, graph, depths, entry, exits)
+        planned = replace(planned, entry=entry, exits=exits)
+        return self._with_deferred(planned, graph, code, depths) if traced.purpose in _IO else planned
+
+    def _with_deferred(self, planned: FunctionPlan, graph: Graph, code: bytes, depths: Depths) -> FunctionPlan:
+        """With an end at what the function defers, where that costs less than its `ret`s and is sure."""
+        costs = {graph.nodes[address].cost(self._emulation) for address in planned.exits}
+        deferred = deferred_exit(graph, planned.exits, self._deferred_code) if Cost.SINGLE_STEPPED in costs else None
+        if deferred is None or planned.entry is None:
+            return planned
+        exits = tuple(address for address in planned.exits if address not in deferred.returns)
+        try:
+            verify.check(self._program.image.machine, code, graph, depths, planned.entry, exits, deferred)
+        except Unplannable:
+            return planned
+        return replace(planned, exits=exits, deferred=deferred)
+
+    def _deferred_code(self, address: int) -> DeferredCode | None:
+        """The function that begins there, with a sure entry site."""
+        function = self._program.functions.at(address)
+        if function is None or function.address != address or function.size > _LARGEST:
+            return None
+        code = self._program.image.code(function.address, function.size)
+        try:
+            graph = self._bodies.graph(function)
+            entry = entry_site(graph, self._grows, self._emulation)
+            verify.check_entry(self._program.image.machine, code, graph, self._bodies.depths(function), entry)
+        except Unplannable:
+            return None
+        return DeferredCode(function.address, function.size, entry)
 
     def _calls(self, traced: TracedFunction, graph: Graph) -> tuple[InnerCall, ...]:
         if traced.shape is Shape.CALL:

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.errors import phrase
-from ssllatency.stacks.base import CallingConvention, Codes, FunctionSites, HandshakeCalls, Library, Mark, PhaseSites, Stack
+from ssllatency.stacks.base import (
+    CalleeSite,
+    CallingConvention,
+    Codes,
+    FunctionSites,
+    HandshakeCalls,
+    Library,
+    Mark,
+    PhaseSites,
+    Stack,
+)
 from ssllatency.stacks.go.operations import CLIENT, LEAVING, LIBRARY, OPERATIONS, SERVER
 from ssllatency.stacks.go.traced_functions import (
     CHOOSES,
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from ssllatency.stacks.go.plan import FunctionPlanner
     from ssllatency.stacks.go.program import Program
     from ssllatency.stacks.go.run_time_types import Types
+    from ssllatency.stacks.go.sites.deferred import DeferredExit
     from ssllatency.stacks.names import Names
     from ssllatency.stacks.operation import Operation
 
@@ -105,7 +116,7 @@ class GoSites:
     def _function_sites(self, traced: TracedFunction, result: int) -> FunctionSites | None:
         from ssllatency.code.flow import Unplannable
         from ssllatency.stacks.go.functions import FOUND
-        from ssllatency.stacks.go.sites import RESULTS
+        from ssllatency.stacks.go.sites.choose import RESULTS
 
         found = self._planner.plan(traced)
         if not found.address:
@@ -121,7 +132,14 @@ class GoSites:
             not_taken=found.entry.not_taken,
             exits=found.exits,
             result=RESULTS[self._machine][result] if found.exits else "",
+            deferred=_callee_site(found.deferred) if found.deferred else None,
         )
+
+
+def _callee_site(deferred: DeferredExit) -> CalleeSite:
+    code = deferred.code
+    end, entry = code.address + code.size, code.entry
+    return CalleeSite(code.address, end, entry.address, entry.not_taken, deferred.depth, deferred.results)
 
 
 class Go(Stack):

@@ -15,7 +15,7 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfSource
 from ssllatency.stacks.go.plan import FunctionPlan, plan, plan_functions
 from ssllatency.stacks.go.program import Program
-from ssllatency.stacks.go.sites import MAX_CALLS, InnerCall
+from ssllatency.stacks.go.sites.choose import MAX_CALLS, InnerCall
 from ssllatency.stacks.go.traced_functions import Purpose, Shape, TracedFunction
 
 PUSH, POP = b"\x55", b"\x5d"

@@ -94,6 +94,21 @@ def test_all_functions_that_this_version_has_are_planned(name: str) -> None:
         assert bool(planned.calls) == within, function
 
 
+@pytest.mark.parametrize("function", ["Read", "Write"])
+def test_most_reads_and_writes_end_at_what_they_defer(name: str, function: str) -> None:
+    """All that come as far as to take their lock. On aarch64 a `ret` is emulated as it is."""
+    planned = plans(name)[f"crypto/tls.(*Conn).{function}"]
+    if program(name).image.machine == "aarch64":
+        assert planned.deferred is None
+        return
+    assert planned.deferred is not None
+    assert len(planned.deferred.returns) >= 4
+    assert len(planned.exits) <= 3
+    called = program(name).functions.at(planned.deferred.code.address)
+    assert called is not None
+    assert called.name.startswith((f"{planned.traced.name}.func", f"{planned.traced.name}.deferwrap"))
+
+
 def test_each_call_of_a_callback_is_found_and_no_other_closure(name: str) -> None:
     """As many as the sources have, for either machine."""
     callers = {function: found for function, found in plans(name).items() if found.traced.shape is Shape.CLOSURES}

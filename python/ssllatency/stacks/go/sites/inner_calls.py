@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow, Instruction
 from ssllatency.data_class import dataclass
-from ssllatency.stacks.go.sites import ARGUMENTS, CALLS, InnerCall, branch_behind
+from ssllatency.stacks.go.sites.choose import ARGUMENTS, CALLS, InnerCall, branch_behind
 
 _LONGEST = 32  # instructions of a straight line that ends in a call
 _LOADS = {"rsp": re.compile(r"mov (\w+), qword ptr \[\w+ \+ (0x\w+|\d+)\]"), "sp": re.compile(r"ldr (\w+), \[\w+, #(\w+)\]")}
