@@ -191,13 +191,14 @@ class SitePlanner(Protocol):
         """Those of the phases of handshakes and of their waits, and which of them can't be seen. ElfError where the image's
         tables are damaged."""
 
-    def chooses(self) -> FunctionSites | None:
-        """Those of the function that chooses the certificate which a server serves; None where the file has none that returns
-        it as it is expected. Unplannable, or ElfError, with the reason where it can't be probed."""
+    def chooses(self) -> Sequence[FunctionSites]:
+        """Those of the function that chooses the certificate which a server serves, or of all that call it, where it has just
+        returned; nothing where the file has none that returns it as it is expected. Unplannable, or ElfError, with the reason
+        where it can't be probed."""
 
-    def parameters(self) -> FunctionSites | None:
-        """Those of the function that returns the transport parameters of a connection over QUIC; None where the file has none.
-        Errors as from `chooses`."""
+    def parameters(self) -> Sequence[FunctionSites]:
+        """Those of the function that returns the transport parameters of a connection over QUIC; nothing where the file has
+        none. Errors as from `chooses`."""
 
 
 class Tables(Protocol):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import Emulation, Machine
@@ -33,9 +33,9 @@ def plan_own_phases(image: Image, machine: Machine, stack: Stack, planner: SiteP
             continue
         calls.append(call)
 
-    def returns(what: str, find: Callable[[], FunctionSites | None]) -> tuple[Probe, ...]:
+    def returns(what: str, find: Callable[[], Sequence[FunctionSites]]) -> tuple[Probe, ...]:
         try:
-            return _returns(image, code, evidence, find(), emulation)
+            return tuple(probe for sites in find() for probe in _returns(image, code, evidence, sites, emulation))
         except (Unplannable, ElfError) as reason:
             unseen.append(MissingPart(what, phrase(reason)))
             return ()
@@ -52,11 +52,7 @@ def plan_own_phases(image: Image, machine: Machine, stack: Stack, planner: SiteP
     )
 
 
-def _returns(
-    image: Image, code: Code, evidence: CodeEvidence, sites: FunctionSites | None, emulation: Emulation
-) -> tuple[Probe, ...]:
-    if sites is None:
-        return ()
+def _returns(image: Image, code: Code, evidence: CodeEvidence, sites: FunctionSites, emulation: Emulation) -> tuple[Probe, ...]:
     end = sites.address + sites.size
     probes = tuple(_probe_of(image, code, (sites.address, end), address, Role.EXIT, emulation) for address in sites.exits)
     evidence.add(probes, (sites.address, end))

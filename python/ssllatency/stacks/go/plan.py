@@ -16,10 +16,28 @@ from ssllatency.elf.image import Function
 from ssllatency.stacks.go.body import Depths, GoBodies
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.sites import verify
-from ssllatency.stacks.go.sites.choose import EntrySite, InnerCall, call_sites, closure_sites, entry_site, exit_sites
+from ssllatency.stacks.go.sites.choose import (
+    EntrySite,
+    InnerCall,
+    call_sites,
+    closure_sites,
+    entry_site,
+    exit_sites,
+    keeping_result,
+)
 from ssllatency.stacks.go.sites.deferred import DeferredCode, DeferredExit, deferred_exit
 from ssllatency.stacks.go.sites.inner_calls import InterfaceMethod, method_sites
-from ssllatency.stacks.go.traced_functions import CALLBACKS, DECRYPTS, SIGNS, TLS, Purpose, Shape, TracedFunction, functions_of
+from ssllatency.stacks.go.traced_functions import (
+    CALLBACKS,
+    DECRYPTS,
+    NEWEST,
+    SIGNS,
+    TLS,
+    Purpose,
+    Shape,
+    TracedFunction,
+    functions_of,
+)
 
 # What grows a stack: runtime.morestack, .morestack_noctxt and .morestackc.
 _GROWS = ("runtime.morestack", "runtime.morestack_noctxt", "runtime.morestackc")
@@ -60,6 +78,14 @@ class FunctionPlanner:
         named = (function for name in _GROWS for function in program.functions.named(name))
         self._grows = frozenset(function.address for function in named)
 
+    def returns_cheaply(self, caller: TracedFunction) -> FunctionPlan | None:
+        """The plan of a function whose calls of another one show what that returns at a branch, which costs less than its
+        `ret`s; None where they don't, or a `ret` costs no more. ElfError as from `plan`."""
+        if self._program.image.machine != "x86-64" or (self._program.build_info.minor or NEWEST + 1) > NEWEST:
+            return None
+        planned = self.plan(caller)
+        return planned if planned.calls else None
+
     @cached_property
     def certificates_offset(self) -> int | None:
         """The offset of the certificates in a tls.Certificate; None: not known. ElfError where types are damaged."""
@@ -84,7 +110,7 @@ class FunctionPlanner:
         traced, graph = planned.traced, self._bodies.graph(function)
         code, depths = self._program.image.code(function.address, function.size), self._bodies.depths(function)
         machine = self._program.image.machine
-        if traced.shape in (Shape.CALL, Shape.CLOSURES, Shape.METHOD):
+        if traced.shape in (Shape.CALL, Shape.RESULT, Shape.CLOSURES, Shape.METHOD):
             calls = self._calls(traced, graph)
             verify.check_calls(machine, code, graph, depths, calls)
             return replace(planned, calls=calls)
@@ -125,8 +151,9 @@ class FunctionPlanner:
         return DeferredCode(function.address, function.size, entry)
 
     def _calls(self, traced: TracedFunction, graph: Graph) -> tuple[InnerCall, ...]:
-        if traced.shape is Shape.CALL:
-            return call_sites(graph, self._address(traced.callee), self._emulation)
+        if traced.shape in (Shape.CALL, Shape.RESULT):
+            calls = call_sites(graph, self._address(traced.callee), self._emulation)
+            return calls if traced.shape is Shape.CALL else keeping_result(graph, calls)
         if traced.shape is Shape.METHOD:
             return method_sites(graph, self._method(traced.callee), self._emulation)
         targets = {instruction.target for instruction in graph.nodes.values() if instruction.flow is Flow.CALL}

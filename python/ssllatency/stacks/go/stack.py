@@ -27,6 +27,7 @@ from ssllatency.stacks.base import (
 )
 from ssllatency.stacks.go.operations import CLIENT, LEAVING, LIBRARY, OPERATIONS, SERVER
 from ssllatency.stacks.go.traced_functions import (
+    CHOOSERS,
     CHOOSES,
     FUNCTIONS,
     KEYS,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from ssllatency.code.machine import Emulation
     from ssllatency.code.values import FieldPath
     from ssllatency.elf.image import Image
-    from ssllatency.stacks.go.plan import FunctionPlanner
+    from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
     from ssllatency.stacks.go.program import Program
     from ssllatency.stacks.go.run_time_types import Types
     from ssllatency.stacks.go.sites.deferred import DeferredExit
@@ -97,17 +98,23 @@ class GoSites:
 
         return Phases(self._planner, self._minor).plan()
 
-    def chooses(self) -> FunctionSites | None:
-        """Those of a Config's method. Unplannable where a tls.Certificate doesn't begin with what the kernel side reads."""
+    def chooses(self) -> Sequence[FunctionSites]:
+        """Those of a Config's method, or behind its calls where that costs less. Unplannable where a tls.Certificate doesn't begin with what the kernel side reads."""
         from ssllatency.code.flow import Unplannable
 
         if self._planner.certificates_offset != 0:
             raise Unplannable("the program's types don't show where a tls.Certificate has its certificates")
-        return self._function_sites(CHOOSES, 0)
+        callers = [self._planner.returns_cheaply(caller) for caller in CHOOSERS]
+        behind = [_behind(caller) for caller in callers if caller]
+        return behind if len(behind) == len(callers) else self._only(CHOOSES)
 
-    def parameters(self) -> FunctionSites | None:
+    def parameters(self) -> Sequence[FunctionSites]:
         """Those of a connection's method."""
-        return self._function_sites(PARAMETERS, 0)
+        return self._only(PARAMETERS)
+
+    def _only(self, traced: TracedFunction) -> Sequence[FunctionSites]:
+        sites = self._function_sites(traced, 0)
+        return () if sites is None else (sites,)
 
     def sites(self, operation: Operation) -> FunctionSites | None:
         """Those of the function that the operation's only symbol names."""
@@ -134,6 +141,14 @@ class GoSites:
             result=RESULTS[self._machine][result] if found.exits else "",
             deferred=_callee_site(found.deferred) if found.deferred else None,
         )
+
+
+def _behind(caller: FunctionPlan) -> FunctionSites:
+    """The sites behind the calls that it makes."""
+    from ssllatency.stacks.go.functions import FOUND
+
+    exits = tuple(call.behind for call in caller.calls)
+    return FunctionSites(caller.traced.name, caller.address, caller.size, FOUND, caller.calls[0].call, exits=exits)
 
 
 def _callee_site(deferred: DeferredExit) -> CalleeSite:

@@ -41,12 +41,13 @@ class Purpose(StrEnum):
 
 
 class Shape(StrEnum):
-    """The sites that a function needs: where calls begin and end, only where they begin, a call that it makes, those that it
-    makes of closures, or one of a method of an interface."""
+    """The sites that a function needs: where calls begin and end, only where they begin, a call that it makes, what such a call
+    returns, calls that it makes of closures, or one of a method of an interface."""
 
     SPAN = "span"
     ENTRY = "entry"
     CALL = "call"
+    RESULT = "result"
     CLOSURES = "closures"
     METHOD = "method"
 
@@ -54,7 +55,7 @@ class Shape(StrEnum):
 @dataclass(frozen=True)
 class TracedFunction:
     """A function in Go 1.`since` to 1.`until` (0: to the newest). `role`: at which side it runs in handshakes, "" for both;
-    `callee`: the function that it calls, of shape CALL, or the method, of shape METHOD; `always`: every program with crypto/tls
+    `callee`: the function that it calls, of shapes CALL and RESULT, or the method, of shape METHOD; `always`: every program with crypto/tls
     has it."""
 
     name: str
@@ -169,6 +170,11 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
 
 # What returns the certificate that a server serves. It is traced as a caller of the application's as well.
 CHOOSES = TracedFunction(_CHOOSES, Purpose.SERVED, role="server")
+# Those that call it, one of them before TLS 1.3.
+CHOOSERS = tuple(
+    TracedFunction(name, Purpose.SERVED, Shape.RESULT, "server", callee=_CHOOSES)
+    for name in (f"{_SERVERS}).processClientHello", f"{_SERVERS}TLS13).pickCertificate")
+)
 PARAMETERS = TracedFunction(f"{TLS}.(*Conn).quicGetTransportParameters", Purpose.QUIC, since=21)
 
 # The application's functions, by the fields of a Config that hold them. Clients' session caches are interfaces instead.

@@ -300,6 +300,14 @@ def test_a_method_of_an_interface_that_the_program_does_not_have_is_refused() ->
         assert signing([LOAD, *PASS, CALL_IT, *TESTED[X86]], name=name).obstacle == f"the program's types don't show {name}"
 
 
+def test_a_result_must_be_in_its_register_at_the_branch_behind_the_call() -> None:
+    kept: list[Part] = [To(CALL, "other", 4), TEST, To(JE, "early")]
+    lost: list[Part] = [To(CALL, "other", 4), bytes.fromhex("31c0"), TEST, To(JE, "early")]
+    assert len(planned(checked("f", X86, kept), X86, Shape.RESULT, "other").calls) == 1
+    assert len(planned(checked("f", X86, lost), X86, Shape.CALL, "other").calls) == 1
+    assert "is gone before the branch" in planned(checked("f", X86, lost), X86, Shape.RESULT, "other").obstacle
+
+
 @pytest.mark.parametrize("shape", [Shape.CALL, Shape.CLOSURES])
 def test_a_function_with_more_calls_than_any_is_refused(shape: Shape) -> None:
     """Each would be a probe."""

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from ssllatency.stacks.go.body import calls_to
 from ssllatency.stacks.go.plan import FunctionPlan, plan
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.stack import Go
-from ssllatency.stacks.go.traced_functions import FUNCTIONS, SERVER_HANDSHAKE, Shape
+from ssllatency.stacks.go.traced_functions import CHOOSERS, FUNCTIONS, SERVER_HANDSHAKE, Shape
 from ssllatency.stacks.implementations import tls_inside
 
 TOP = Path(__file__).resolve().parents[4]
@@ -107,6 +108,20 @@ def test_most_reads_and_writes_end_at_what_they_defer(name: str, function: str) 
     called = program(name).functions.at(planned.deferred.code.address)
     assert called is not None
     assert called.name.startswith((f"{planned.traced.name}.func", f"{planned.traced.name}.deferwrap"))
+
+
+@pytest.mark.slow
+def test_only_those_whose_branches_are_sites_choose_a_certificate(name: str) -> None:
+    """Of all functions that the program has."""
+    read = program(name)
+    (chooses,) = read.functions.named("crypto/tls.(*Config).getCertificate")
+    called = b"\xe8" if read.image.machine == "x86-64" else b""
+    callers = set()
+    for function in read.functions:
+        code = read.image.code(function.address, function.size) if function.size else b""
+        if called in code and any(calls_to(read.image.machine, code, chooses.address - function.address)):
+            callers.add(function.name)
+    assert callers == {caller.name for caller in CHOOSERS}
 
 
 def test_each_call_of_a_callback_is_found_and_no_other_closure(name: str) -> None:

@@ -186,6 +186,19 @@ def call_sites(graph: Graph, callee: int, emulation: Emulation = BASELINE) -> tu
     return _bounded(sites)
 
 
+def keeping_result(graph: Graph, calls: Sequence[InnerCall]) -> tuple[InnerCall, ...]:
+    """These calls, each of which still has its first result in its register at the site behind it. Unplannable where one
+    hasn't."""
+    result = ARGUMENTS[graph.stack_pointer][0]
+    for call in calls:
+        address = graph.nodes[call.call].end
+        while address != call.behind:
+            if result in graph.nodes[address].writes:
+                raise Unplannable(f"what its call at {call.call:#x} returns is gone before the branch behind it")
+            address = graph.nodes[address].end
+    return tuple(calls)
+
+
 def branch_behind(graph: Graph, call: Instruction) -> Instruction | None:
     """The first branch behind a call, where a straight line that nothing else enters leads to it."""
     before, address = call.address, call.end
