@@ -173,6 +173,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_OPENS = 21,        /* 1 bit: the session lookup opens a ticket */
 	SSLL_PHASE_COOKIE_KEY = 24,          /* 2 bits: enum ssll_go_key */
 	SSLL_PHASE_COOKIE_ASSIST = 26,       /* 1 bit: it is no phase: a goroutine may have to help a collection of garbage */
+	SSLL_PHASE_COOKIE_INNER = 27,        /* 1 bit: it is no phase of its own, but tells what kind of key one uses */
 	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 

@@ -343,6 +343,7 @@ class PhaseCookie(IntEnum):
     OPENS = 21
     KEY = 24
     ASSIST = 26
+    INNER = 27
     STACK = 32
 
 

@@ -186,7 +186,7 @@ static __always_inline int begin_go_phase(const struct pt_regs *ctx, __u64 cooki
 		note_go_key(ctx, handshake, cookie);
 	if (handshake->waiting)
 		end_go_wait(handshake, connection, key.goroutine, bpf_ktime_get_ns());
-	depth = stack_depth(ctx, &key);
+	depth = field(cookie, SSLL_PHASE_COOKIE_INNER, 1) ? 0 : stack_depth(ctx, &key);
 	if (depth && (!is_windowed(part) || sees_phases(handshake)))
 		open_go_phase(handshake, part, depth, bpf_ktime_get_ns());
 	return 0;

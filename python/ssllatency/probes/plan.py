@@ -208,7 +208,8 @@ class PhaseCall:
     The phase begins at the call site, or at a branch that leads to it alone, and ends at the first cheap instruction past it.
     Both lie in one frame: the stack pointer at the function's entry, which is the one at the site plus `stack_delta`, is the
     same at both. An end may be reached by other ways too, without the call; it ends a phase only where one that began in the
-    same frame is open.
+    same frame is open. Without `ends` the call lies within another one that is a phase, and only tells what kind of key that
+    uses.
 
     `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
     an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for

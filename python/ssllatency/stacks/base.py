@@ -167,8 +167,8 @@ class FunctionSites:
 @dataclass(frozen=True)
 class PhaseSites:
     """The sites of a phase of handshakes, of a wait in them, or of a runtime's work, in the function from `start` to `end`, by
-    the rules of its stack: `entry`, `not_taken` and `exits` as in FunctionSites. `operation` as in PhaseCall of a handshake's
-    plan."""
+    the rules of its stack: `entry`, `not_taken` and `exits` as in FunctionSites; without exits as PhaseCall of a handshake's
+    plan without ends. `operation` as there."""
 
     phase: Phase | Transport | Runtime
     name: str

@@ -129,6 +129,7 @@ def _phase_cookie(call: PhaseCall, offer: Offer | None) -> int:
         bits.PART: abi.Part[call.phase.name],
         bits.STACK: call.begin.stack_delta,
         bits.KEY: KEYS.get(call.callee, 0),
+        bits.INNER: int(not call.ends),
         bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
         bits.TICKET: int(offer is Offer.TICKET),
         bits.OPENS: int(offer is Offer.OPENS),

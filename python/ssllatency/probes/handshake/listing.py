@@ -46,7 +46,7 @@ def _document(plan: FilePlan, costs: HitCosts) -> dict[str, Any]:
 
 def cost_ns(call: PhaseCall, costs: HitCosts = REFERENCE) -> int:
     """The time that the probes add to one call at most, before the program's own work."""
-    return costs.of(call.begin.cost) + max(costs.of(end.cost) for end in call.ends)
+    return costs.of(call.begin.cost) + max((costs.of(end.cost) for end in call.ends), default=0)
 
 
 def _file(plan: FilePlan, costs: HitCosts, most: int | None) -> Iterator[str]:

@@ -99,7 +99,8 @@ class GoSites:
         return Phases(self._planner, self._minor).plan()
 
     def chooses(self) -> Sequence[FunctionSites]:
-        """Those of a Config's method, or behind its calls where that costs less. Unplannable where a tls.Certificate doesn't begin with what the kernel side reads."""
+        """Those of a Config's method, or behind its calls where that costs less. Unplannable where a tls.Certificate doesn't
+        begin with what the kernel side reads."""
         from ssllatency.code.flow import Unplannable
 
         if self._planner.certificates_offset != 0:

@@ -55,8 +55,8 @@ class Shape(StrEnum):
 @dataclass(frozen=True)
 class TracedFunction:
     """A function in Go 1.`since` to 1.`until` (0: to the newest). `role`: at which side it runs in handshakes, "" for both;
-    `callee`: the function that it calls, of shapes CALL and RESULT, or the method, of shape METHOD; `always`: every program with crypto/tls
-    has it."""
+    `callee`: the function that it calls, of shapes CALL and RESULT, or the method, of shape METHOD; `always`: every program
+    with crypto/tls has it."""
 
     name: str
     purpose: Purpose
@@ -98,7 +98,8 @@ _CALLERS = (
     (f"{_CLIENTS}).handshake", "client", OLDEST, 0),
     (f"{_CLIENTS}TLS13).readServerCertificate", "client", OLDEST, 0),
 )
-# Those that sign, before Go 1.26 by a method of the key's, whatever that is; and what decrypts by one.
+# Those that sign, before Go 1.26 by a method of the key's, whatever that is, and since by a function; and what decrypts by one.
+_SIGN_MESSAGE = "crypto.SignMessage"
 SIGNS, DECRYPTS = "crypto.Signer.Sign", "crypto.Decrypter.Decrypt"
 _SIGNERS = (
     (f"{TLS}.(*ecdheKeyAgreement).generateServerKeyExchange", "server"),
@@ -115,13 +116,13 @@ FUNCTIONS: tuple[TracedFunction, ...] = (
     TracedFunction(f"{TLS}.(*Conn).Read", Purpose.READ, always=True),
     TracedFunction(f"{TLS}.(*Conn).Write", Purpose.WRITE, always=True),
     TracedFunction(f"{TLS}.(*Conn).Close", Purpose.CLOSE, always=True),
-    # Private keys: those of the standard library, and all at once, also those outside of it. Go 1.25 has SignMessage, but its
-    # handshakes don't call it.
+    # Private keys: those of the standard library, which tell the kind, and whatever a handshake uses, also those outside of it.
+    # Go 1.25 has SignMessage, but its handshakes don't call it.
     *_all(Purpose.PRIVATE_KEY, "crypto/rsa.(*PrivateKey).Sign", "crypto/rsa.(*PrivateKey).Decrypt"),
     *_all(Purpose.PRIVATE_KEY, "crypto/ecdsa.(*PrivateKey).Sign", "crypto/ed25519.PrivateKey.Sign"),
     *_all(Purpose.PRIVATE_KEY, "crypto/mldsa.(*PrivateKey).Sign", since=27),
-    *_all(Purpose.PRIVATE_KEY, "crypto.SignMessage", since=26),
     *(TracedFunction(name, Purpose.PRIVATE_KEY, Shape.METHOD, role, callee=SIGNS, until=25) for name, role in _SIGNERS),
+    *(TracedFunction(name, Purpose.PRIVATE_KEY, Shape.CALL, role, since=26, callee=_SIGN_MESSAGE) for name, role in _SIGNERS),
     TracedFunction(_DECRYPTER, Purpose.PRIVATE_KEY, Shape.METHOD, "server", callee=DECRYPTS),
     # Key exchange: of TLS 1.3.
     *_all(Purpose.KEY_EXCHANGE, f"{TLS}.generateECDHEParameters", until=19),

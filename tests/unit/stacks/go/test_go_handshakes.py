@@ -8,8 +8,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.fixtures.go_program import GoProgram
-from tests.fixtures.go_samples import checked
+from tests.fixtures.go_program import GoProgram, To
+from tests.fixtures.go_samples import CALL, JE, checked, leaf
 from tests.fixtures.go_samples import program as made
 from tests.unit.stacks.go.test_real import NEEDED, OTHERS, minor_of, program
 
@@ -103,7 +103,7 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
     assert {call.operation for call in plan.calls if call.phase is Phase.PRIVATE_KEY} == {"sign", "decrypt"}
     assert {call.operation for call in plan.calls if call.phase is not Phase.PRIVATE_KEY} == {""}
     exchanges = {call.callee for call in plan.calls if call.phase is Phase.KEY_EXCHANGE}
-    assert ("crypto/tls.(*ecdheKeyAgreement).generateServerKeyExchange" in exchanges) == ("crypto.SignMessage" in phases)
+    assert ("crypto/tls.(*ecdheKeyAgreement).generateServerKeyExchange" in exchanges) == (minor_of(name) >= 26)
     assert {probe.role for probe in plan.chosen} == {Role.EXIT}
     branches = {probe.instruction.partition(" ")[0] for probe in plan.chosen}
     assert branches == ({"jne", "je"} if program(name).image.machine == "x86-64" else {"ret"})
@@ -124,7 +124,7 @@ def test_phases_and_waits_are_planned_and_kept(name: str) -> None:
 
 
 def test_keys_that_are_not_of_the_standard_library_are_planned(name: str) -> None:
-    """Since Go 1.26 one function signs with any of them; what decrypts still calls its method."""
+    """Since Go 1.26 they call one function that signs with any of them; what decrypts still calls its method."""
     calls = [call for call in plan_handshake(program(name).image).calls if call.phase is Phase.PRIVATE_KEY]
     anybodys = {(call.callee.removeprefix("crypto/tls."), call.operation): len(call.ends) for call in calls}
     methods = {
@@ -133,10 +133,8 @@ def test_keys_that_are_not_of_the_standard_library_are_planned(name: str) -> Non
         ("(*clientHandshakeState).doFullHandshake", "sign"): 1,
         ("(*clientHandshakeStateTLS13).sendClientCertificate", "sign"): 1,
     }
-    wanted = {("rsaKeyAgreement.processClientKeyExchange", "decrypt"): 1, **(methods if minor_of(name) < 26 else {})}
     own = {key: ends for key, ends in anybodys.items() if not key[0].startswith("crypto")}
-    assert own == wanted
-    assert (("crypto.SignMessage", "sign") in anybodys) == (minor_of(name) >= 26)
+    assert own == {("rsaKeyAgreement.processClientKeyExchange", "decrypt"): 1, **methods}
 
 
 def test_its_phases_and_waits_have_programs_of_their_own() -> None:
@@ -156,7 +154,36 @@ def test_its_phases_and_waits_have_programs_of_their_own() -> None:
     assert {cookie >> bits.KEY & 3 for cookie in keys} == {abi.GoKey.RSA, abi.GoKey.ECDSA, abi.GoKey.ED25519}
     assert {cookie >> bits.CONDITION & 15 for cookie in keys} == {6}
     assert {(cookie >> bits.CONDITIONAL & 1, cookie >> bits.TAKEN & 1) for cookie in keys} == {(1, 0)}
-    assert len(sites["at_go_phase_end"][0]) > len(begins)
+    assert {cookie >> bits.INNER & 1 for cookie in anybodys} == {0}
+    assert {cookie >> bits.INNER & 1 for cookie in keys} == {1}
+    assert len(sites["at_go_phase_end"][0]) == len(anybodys) + 1
+
+
+def test_methods_of_keys_end_nothing_where_what_calls_them_does(name: str) -> None:
+    """They tell the kind of key. Handshakes call none of them elsewhere."""
+    calls = plan_handshake(program(name).image).calls
+    inner = {call.callee for call in calls if not call.ends}
+    methods = {"crypto/rsa.(*PrivateKey).Sign", "crypto/rsa.(*PrivateKey).Decrypt", "crypto/ecdsa.(*PrivateKey).Sign"}
+    assert inner - {"crypto/mldsa.(*PrivateKey).Sign"} == {*methods, "crypto/ed25519.PrivateKey.Sign"}
+    assert {call.phase for call in calls if call.callee in inner} == {Phase.PRIVATE_KEY}
+
+
+def test_methods_of_keys_end_themselves_where_nothing_else_is_seen_to_sign() -> None:
+    phase = "crypto/rsa.(*PrivateKey).Sign"
+    alone = replace(made(), functions=[*made().functions, checked(phase, "x86-64")])
+    assert ends_of(alone) == {phase: 2}
+    signs = [To(CALL, "crypto.SignMessage", 4), bytes.fromhex("4885c0"), To(JE, "early")]
+    user = checked("crypto/tls.(*clientHandshakeState).doFullHandshake", "x86-64", signs)
+    both = replace(alone, functions=[*alone.functions, leaf("crypto.SignMessage", "x86-64"), user])
+    assert ends_of(both) == {phase: 0, user.name: 1}
+    unseen = checked(user.name, "x86-64", [To(CALL, "crypto.SignMessage", 4), b"\x90"])
+    assert ends_of(replace(both, functions=[*both.functions[:-1], unseen])) == {phase: 2}
+
+
+def ends_of(program: GoProgram) -> dict[str, int]:
+    """How many ends each of its phases has."""
+    calls = plan_handshake(Image("made", ElfSource.of(program.data(), "/srv/app"), ())).calls
+    return {call.callee: len(call.ends) for call in calls}
 
 
 def test_what_a_program_does_not_have_is_absent() -> None:

@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from ssllatency.data_class import dataclass
 from ssllatency.stacks.base import PhaseSites
 from ssllatency.stacks.go.plan import FunctionPlan, FunctionPlanner
-from ssllatency.stacks.go.traced_functions import DECRYPTS, NEWEST, OLDEST, Purpose, TracedFunction, functions_of
+from ssllatency.stacks.go.traced_functions import (
+    DECRYPTS,
+    NEWEST,
+    OLDEST,
+    Purpose,
+    Shape,
+    TracedFunction,
+    functions_of,
+)
 from ssllatency.stacks.phases import MissingPart, Phase, Runtime, Transport
 
 # A wait says by itself whether it is one for the peer's bytes or for its window.
@@ -39,13 +47,12 @@ class Phases:
         """Those that can be seen, and those that can't."""
         sites: list[PhaseSites] = []
         missing: list[MissingPart] = []
-        for traced in functions_of(self.minor):
-            part = _PARTS.get(traced.purpose)
-            if part is None:
-                continue
-            planned = self.planner.plan(traced)
+        found = [self.planner.plan(traced) for traced in functions_of(self.minor) if traced.purpose in _PARTS]
+        bounded = {_operation(users[0].traced) for users in _users_of_keys(found) if all(map(_is_seen, users))}
+        for planned in found:
             missing += _unseen(planned)
-            sites += _sites(part, traced, planned)
+            inner = _is_inner(planned.traced) and _operation(planned.traced) in bounded
+            sites += _sites(_PARTS[planned.traced.purpose], planned, inner=inner)
         if not any(site.phase is Transport.WAIT_PEER for site in sites):
             missing.append(MissingPart(Transport.WAIT_PEER, "the file doesn't have what goroutines wait for sockets in"))
         if self.minor is not None and self.minor > NEWEST:
@@ -62,11 +69,37 @@ def _unseen(planned: FunctionPlan) -> Iterator[MissingPart]:
         yield MissingPart(planned.traced.name, f"it is inlined into {', '.join(hosts)}, where it can't be seen")
 
 
-def _sites(part: Phase | Transport | Runtime, traced: TracedFunction, planned: FunctionPlan) -> Iterator[PhaseSites]:
-    start, end = planned.address, planned.address + planned.size
-    operation = ("decrypt" if {traced.name, traced.callee} & _DECRYPT else "sign") if part is Phase.PRIVATE_KEY else ""
+def _operation(traced: TracedFunction) -> str:
+    """The use that the function makes of a private key; "" of none."""
+    if traced.purpose is not Purpose.PRIVATE_KEY:
+        return ""
+    return "decrypt" if {traced.name, traced.callee} & _DECRYPT else "sign"
+
+
+def _is_inner(traced: TracedFunction) -> bool:
+    """Whether it is a method of one kind of key, which handshakes call within what uses any key."""
+    return traced.purpose is Purpose.PRIVATE_KEY and traced.shape is Shape.SPAN
+
+
+def _users_of_keys(found: Sequence[FunctionPlan]) -> Iterator[Sequence[FunctionPlan]]:
+    """By what they do, all functions of the program by which its handshakes use a private key, whatever it is."""
+    users = [planned for planned in found if planned.address and _operation(planned.traced) and not _is_inner(planned.traced)]
+    for operation in ("sign", "decrypt"):
+        of_it = [planned for planned in users if _operation(planned.traced) == operation]
+        if of_it:
+            yield of_it
+
+
+def _is_seen(planned: FunctionPlan) -> bool:
+    return bool(planned.calls) and not planned.inlined_into
+
+
+def _sites(part: Phase | Transport | Runtime, planned: FunctionPlan, *, inner: bool) -> Iterator[PhaseSites]:
+    """Return them; of an `inner` one its entry alone, which tells the kind of key."""
+    name, start, end = planned.traced.name, planned.address, planned.address + planned.size
+    operation = _operation(planned.traced)
     for call in planned.calls:
-        yield PhaseSites(part, traced.name, start, end, call.call, (call.behind,), operation=operation)
+        yield PhaseSites(part, name, start, end, call.call, (call.behind,), operation=operation)
     if planned.entry and planned.exits:
-        entry = planned.entry
-        yield PhaseSites(part, traced.name, start, end, entry.address, planned.exits, entry.not_taken, operation)
+        entry, exits = planned.entry, () if inner else planned.exits
+        yield PhaseSites(part, name, start, end, entry.address, exits, entry.not_taken, operation)
