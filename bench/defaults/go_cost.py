@@ -50,9 +50,9 @@ these figures, which in a run of minutes is a small part of it ([by-turns.md](by
 
 {tables}
 
-Go's functions differ in two ways ([go.md](../internals/go.md)): their exits are single-stepped on x86-64; and before Linux 6.3,
-and since 7.0, a read that has to wait crosses the two sites of waits, which cost `handshakes` a look-up each even if no
-handshake runs.
+Go's functions differ in two ways ([go.md](../internals/go.md)): the `ret`s at which a handshake and some of its phases end are
+single-stepped on x86-64, while reads and writes end at cheaper instructions; and before Linux 6.3, and since 7.0, a read that has
+to wait crosses the two sites of waits, which cost `handshakes` a look-up each even if no handshake runs.
 """
 Results = Mapping[str, Mapping[str, Mapping[str, Sequence[Pair]]]]
 
