@@ -6,7 +6,6 @@ those of nginx with OpenSSL, in turns with and without."""
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,14 +15,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from bench.defaults import servers
-from bench.defaults.runs import TARGET, ServerWork, some
+from bench.defaults.runs import TARGET, some
 from bench.defaults.turns import in_turns
+from bench.defaults.twin import BesideTwin, ServerUnderLoad, WorkerUnderLoad
 from bench.figures import table
 from bench.measuring import command, hits
 from bench.measuring.intervals import Pair, of_added, of_ratio
-from bench.measuring.rounds import COST, Sample, Work
-from bench.measuring.tracers import AGAIN, PROGRAM, BenchError, Tracer
-from bench.measuring.works import CLOSE_EACH, SETTLE_S, WorkerWork, choose_cpus, cpu_ns, worker
+from bench.measuring.tracers import AGAIN, PROGRAM, Tracer
+from bench.measuring.works import CLOSE_EACH, WorkerWork, choose_cpus, copied_libraries, worker
 from bench.page import machine, version
 
 KEPT, FULL = "a read and a write", "a full handshake"
@@ -40,8 +39,9 @@ A server of Go's crypto/tls and an nginx of one worker with OpenSSL, each with a
 under the same load of wrk on another CPU. *{kept}*: a request on a connection that is kept, which is one Read and one Write, or
 one SSL_read and one SSL_write. *{full}*: a connection for each request. Each command is there for {seconds:g} s, between two
 times as long without it, {pairs} times in turn. The figures are the server's own CPU time for one of these (95 % intervals in
-parentheses): what the command added, and how many times the cost without it is that with it. *{again}* is no tracing measured
-as if it were a command: what lies within its interval can't be told from none.
+parentheses): what the command added, and how many times the cost without it is that with it. It is divided by that of a twin
+meanwhile, which does the same work on the same CPU and isn't traced: what a busy host takes from one it takes from the other.
+*{again}* is no tracing measured as if it were a command: what lies within its interval can't be told from none.
 
 {hits}
 
@@ -51,23 +51,10 @@ these figures, which in a run of minutes is a small part of it ([by-turns.md](by
 {tables}
 
 Go's functions differ in two ways ([go.md](../internals/go.md)): the `ret`s at which a handshake and some of its phases end are
-single-stepped on x86-64, while reads and writes end at cheaper instructions; and before Linux 6.3, and since 7.0, a read that has
-to wait crosses the two sites of waits, which cost `handshakes` a look-up each even if no handshake runs.
+single-stepped on x86-64, while reads and writes end at cheaper instructions; and before Linux 6.3, and since 7.0, a read that
+has to wait crosses the two sites of waits, which cost `handshakes` a look-up each even if no handshake runs.
 """
 Results = Mapping[str, Mapping[str, Mapping[str, Sequence[Pair]]]]
-
-
-class GoWork(ServerWork):
-    """The server, by its own CPU time for a request: looked at a moment after the load, or what is traced, has changed."""
-
-    def _window(self) -> Sample:
-        time.sleep(SETTLE_S)
-        answered, began_ns = self._served.answered(), cpu_ns(self._served.pid)
-        time.sleep(self._seconds)
-        answered, took_ns = self._served.answered() - answered, cpu_ns(self._served.pid) - began_ns
-        if not answered:
-            raise BenchError(f"the server answered nothing for {self._seconds} s.")
-        return {COST: took_ns / answered}
 
 
 def tracers() -> tuple[Tracer, ...]:
@@ -76,21 +63,31 @@ def tracers() -> tuple[Tracer, ...]:
     return (*some("trace", "handshakes"), *exact)
 
 
-def _works(directory: Path, seconds: float) -> Iterator[tuple[str, str, Work]]:
-    cpus = choose_cpus()
+def _works(directory: Path, seconds: float) -> Iterator[tuple[str, str, BesideTwin]]:
+    cpus, beside = choose_cpus(), directory / "twin"
+    beside.mkdir()
+    copies = copied_libraries(beside)
     for load, options in ((KEPT, ()), (FULL, CLOSE_EACH)):
-        with worker(directory, cpus) as server:
-            yield load, "OpenSSL", WorkerWork(server, cpus, directory, seconds, *options)
-        yield load, "Go", GoWork(partial(servers.go, directory, cpus, *options), directory, seconds)
+        with worker(directory, cpus) as server, worker(directory, cpus, copies) as twin:
+            own, other = (WorkerUnderLoad(WorkerWork(one, cpus, directory, seconds, *options)) for one in (server, twin))
+            yield load, "OpenSSL", BesideTwin(own, other, directory, seconds)
+        own, other = (ServerUnderLoad(partial(servers.go, folder, cpus, *options)) for folder in (directory, beside))
+        yield load, "Go", BesideTwin(own, other, directory, seconds)
 
 
 def measured(directory: Path, number: int, seconds: float) -> Results:
-    """The pairs by load, library and command."""
+    """The pairs by load, library and command, in nanoseconds."""
     results: dict[str, dict[str, Mapping[str, Sequence[Pair]]]] = {KEPT: {}, FULL: {}}
     for load, library, work in _works(directory, seconds):
         print(f"==> {load}: {library}", file=sys.stderr)
-        results[load][library] = in_turns(work, tracers(), number)
+        by_name = in_turns(work, tracers(), number)
+        results[load][library] = {name: [_in_ns(pair, work.twins_ns) for pair in pairs] for name, pairs in by_name.items()}
     return results
+
+
+def _in_ns(pair: Pair, twins_ns: float) -> Pair:
+    """A pair of costs that were divided by the twin's."""
+    return Pair(pair.without * twins_ns, pair.traced * twins_ns)
 
 
 def tables(results: Results) -> str:
@@ -132,7 +129,7 @@ def make_page(results: Results, costs: str, seconds: float, number: int) -> str:
 
 def main() -> int:
     """Measure, and print or write the page."""
-    arguments = command.arguments_of_turns(__doc__, pairs=10, seconds=1.0)
+    arguments = command.arguments_of_turns(__doc__, pairs=8, seconds=0.8)
 
     def page() -> str:
         results, costs = hits.with_costs(lambda directory: measured(directory, arguments.pairs, arguments.seconds))

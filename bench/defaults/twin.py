@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol
 
 from bench.defaults.servers import Served
@@ -76,6 +77,12 @@ class BesideTwin:
 
     def __init__(self, server: WatchedServer, twin: WatchedServer, directory: Path, seconds: float) -> None:
         self._server, self._twin, self._directory, self._seconds = server, twin, directory, seconds
+        self._twins_ns: list[float] = []
+
+    @property
+    def twins_ns(self) -> float:
+        """The mean of what the twin's requests took so far, in nanoseconds."""
+        return fmean(self._twins_ns)
 
     @contextmanager
     def round(self) -> Iterator[None]:
@@ -88,7 +95,9 @@ class BesideTwin:
         time.sleep(SETTLE_S)
         before, before_twin = self._server.look(), self._twin.look()
         time.sleep(self._seconds)
-        return {COST: _cost(before, self._server.look()) / _cost(before_twin, self._twin.look())}
+        cost, twins = _cost(before, self._server.look()), _cost(before_twin, self._twin.look())
+        self._twins_ns.append(twins)
+        return {COST: cost / twins}
 
     def traced(self, tracer: Tracer) -> Sample:
         """The same while the tracer is attached to the server."""

@@ -71,7 +71,9 @@ func countInterrupted(lines int) {
 	fmt.Println("ready")
 	os.Stdin.Read(make([]byte, 1))
 	serverSide, clientSide := dialled("tcp", "127.0.0.1:0")()
+	over := make(chan bool)
 	go func() {
+		defer close(over)
 		conn := tls.Client(clientSide, &tls.Config{InsecureSkipVerify: true})
 		line := make([]byte, 100)
 		for {
@@ -94,5 +96,6 @@ func countInterrupted(lines int) {
 	}
 	c.leave(conn, raw, true, false) // what is written behind it the client can't read
 	c.count("Close", conn.Close())
+	<-over
 	json.NewEncoder(os.Stdout).Encode(c.counts)
 }
