@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Cost, Flow, Instruction
+from ssllatency.data_class import dataclass
 from ssllatency.stacks.base import fits_cookie
 from ssllatency.stacks.go.sites.choose import EntrySite
 
