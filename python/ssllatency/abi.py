@@ -237,7 +237,7 @@ class Hit(IntEnum):
 
 
 class HitTable(IntEnum):
-    HITS_FIRST_NOTICE = 1024
+    HITS_FIRST_NOTICE = 4096
     HITS_A_NOTICE = 8192
 
 

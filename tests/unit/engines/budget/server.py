@@ -7,6 +7,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from ssllatency.abi import HitTable
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Payment, Spent
 from ssllatency.model.histogram import ExponentialHistogram
@@ -17,7 +18,7 @@ from ssllatency.stacks.operation import Tier
 NAMES = {Tier.DATA: "SSL_read", Tier.BELOW: "rsa_ossl_private_encrypt", Tier.HANDSHAKE: "SSL_do_handshake"}
 POLL_S, LEAST_POLL_S, STEP_S = 0.2, 0.01, 0.001  # as tracing/live.py polls
 BUDGET = 0.02
-HITS = 8192  # of which a notice tells
+HITS, FIRST_HITS = int(HitTable.HITS_A_NOTICE), int(HitTable.HITS_FIRST_NOTICE)  # of which notices tell
 
 
 @dataclass
@@ -137,7 +138,9 @@ class Woken:
         return replace(self._seen, at_s=now.at_s) if now.cost_ns == self._seen.cost_ns else None
 
     def _bursts(self) -> int:
-        return int((self.server.cost_ns + self.server.others_ns) / self.server.hit_ns / HITS)
+        hits = int((self.server.cost_ns + self.server.others_ns) / self.server.hit_ns)
+        doublings = (min(hits, HITS - 1) // FIRST_HITS).bit_length()
+        return hits // HITS + doublings
 
     def run(self, seconds: float) -> None:
         until_s, heard = self.server.now_s + seconds, self._bursts()
