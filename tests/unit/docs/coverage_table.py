@@ -185,6 +185,8 @@ ROWS = (
                 *_OVER_QUIC,
                 "test_the_round_trip_of_an_address_validation",
                 "test_requests_without_tls_are_not_taken_for_those_of_quic",
+                "live/quic/test_quic_retries.py::test_handshakes_after_a_retry_are_counted",
+                "test_retries_of_openssls_own_quic",
                 but="when a packet arrived isn't seen, so it is *wait: peer or server*",
             ),
             "labels": _by(
