@@ -37,6 +37,7 @@ _TIMEOUT_S = 1.0
 _MOST_STATISTICS = 1 << 16  # characters of /proc/PID/net/netstat, which has about 4,000
 _MOST_DIGITS = 20  # of a number of 64 bits
 _MOST = 4096  # sockets of a family in a namespace: no more are looked at
+_PAST = 256  # messages of sockets that are gone or have changed: no more are kept, beside twice those that are there
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ def _dumped() -> Listening:
             sockets = sockets_of(iter(lambda: kernel.recv(_PIECE), b""))
             found |= {one.cookie: one for one in islice(sockets, _MOST)}
             all_seen &= next(sockets, None) is None
+    if _socket.cache_info().currsize > 2 * len(found) + _PAST:
+        _socket.cache_clear()
     return Listening([*found.values()], all_seen)
 
 

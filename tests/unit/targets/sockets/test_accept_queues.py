@@ -180,6 +180,14 @@ def test_overflows_may_be_of_processes_whose_descriptors_may_not_be_read(monkeyp
     assert reading.untold >= 4
 
 
+def test_of_sockets_that_are_gone_only_a_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sock_diag, "_PAST", 8)
+    for _ in range(100):
+        with full(connections=0):
+            there = len(listening_sockets().sockets)
+    assert sock_diag._socket.cache_info().currsize <= 2 * there + 8
+
+
 def test_a_process_that_is_gone_is_passed_over() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
