@@ -12,7 +12,7 @@ from ssllatency.code.flow import Code, Graph, Unplannable
 from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow, Machine
 from ssllatency.code.x86.machine import X86
 from ssllatency.data_class import dataclass
-from ssllatency.elf.image import Function
+from ssllatency.elf.image import ElfError, Function
 from ssllatency.stacks.go.body import Depths, GoBodies
 from ssllatency.stacks.go.program import Program
 from ssllatency.stacks.go.sites import verify
@@ -141,12 +141,12 @@ class FunctionPlanner:
         function = self._program.functions.at(address)
         if function is None or function.address != address or function.size > _LARGEST:
             return None
-        code = self._program.image.code(function.address, function.size)
         try:
+            code = self._program.image.code(function.address, function.size)
             graph = self._bodies.graph(function)
             entry = entry_site(graph, self._grows, self._emulation)
             verify.check_entry(self._program.image.machine, code, graph, self._bodies.depths(function), entry)
-        except Unplannable:
+        except (Unplannable, ElfError):
             return None
         return DeferredCode(function.address, function.size, entry)
 

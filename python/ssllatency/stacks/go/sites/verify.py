@@ -61,7 +61,7 @@ def _check_deferred(code: bytes, graph: Graph, depths: Depths, deferred: Deferre
     count, error = (slot - WORD for slot in deferred.results)
     loads = [_load(_RAX, count), _load(_RBX, error), _load(_RCX, error + WORD)]
     for end in deferred.returns:
-        begin = max(call for call in deferred.calls if call < end)
+        begin = max((call for call in deferred.calls if call < end), default=end)
         between = code[begin - graph.entry : end - graph.entry]
         if not all(between.count(load) == 1 for load in loads):
             raise Unplannable(f"its results aren't loaded from where they should be before its return at {end:#x}")
