@@ -49,11 +49,12 @@ class Library:
     """A file of a stack, by the name that operations have for it.
 
     Any of `functions` tells that an image is or contains it; in a stripped one its soname, one of `sonames`, and the function
-    `always` do. `file_names`: patterns of the names that its files have; `loaded_as`: by that name, followed by one of
-    `loaded_versions`, programs load it, the usual ones first. `called`: applications call it; the others are companions, which
-    one of those calls. `same_suffix`: of several, that is called whose file name ends as the caller's, as libssl.so.3 and
-    libcrypto.so.3 do. `lower`: what connections read from and write to lies in it, and the functions that raise errors. `wakes`
-    is its function (context, key, descriptor, ...) that says by which descriptor an offloaded operation tells its end.
+    `always` do; without either its stack tells. `file_names`: patterns of the names that its files have; `loaded_as`: by that
+    name, followed by one of `loaded_versions`, programs load it, the usual ones first. `called`: applications call it; the
+    others are companions, which one of those calls. `same_suffix`: of several, that is called whose file name ends as the
+    caller's, as libssl.so.3 and libcrypto.so.3 do. `lower`: what connections read from and write to lies in it, and the
+    functions that raise errors. `wakes` is its function (context, key, descriptor, ...) that says by which descriptor an
+    offloaded operation tells its end.
     `offloads`: with it operations are offloaded; `batches`: its functions work on several at a time.
     """
 

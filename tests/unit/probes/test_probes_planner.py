@@ -102,6 +102,32 @@ def test_provider_table_leads_to_a_function_without_symbol(assembled: Assembler,
     assert reasons(plan)["ed25519_digest_verify"] == NOT_NAMED  # the algorithm is there, without this function
 
 
+def test_provider_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """Its signature is known by its tables, whatever properties it has."""
+    library = build.library(tmp_path, "libown.so", ["provider.c"], "-DWITH_ENTRY")
+    plan = plan_image(Image.open(build.stripped(library, "own.so")))
+    address = build.symbols(library)["base_digest_sign"].address
+    assert plan.kind == "provider"
+    assert [(each.operation, each.address, each.found) for each in plan.operations] == [
+        ("provider_ed25519_digest_sign", address, "provider table")
+    ]
+    assert set(reasons(plan).values()) == {NOT_IN_LIBRARY}
+
+
+def test_provider_whose_tables_are_made_later(tmp_path: Path) -> None:
+    library = build.library(tmp_path, "liblate.so", ["provider.c"], "-DWITH_ENTRY", "-DMADE_LATE")
+    plan = plan_image(Image.open(build.stripped(library, "late.so")))
+    assert (plan.kind, plan.operations) == ("provider", ())
+    assert set(reasons(plan).values()) == {"it can't be read in the file's tables what its provider offers"}
+
+
+def test_provider_without_private_keys_is_no_library(tmp_path: Path) -> None:
+    """As OpenSSL's legacy provider."""
+    library = build.library(tmp_path, "libnone.so", ["provider.c"], "-DWITH_ENTRY", "-DNO_SIGNATURES")
+    plan = plan_image(Image.open(library))
+    assert (plan.kind, plan.operations, plan.missing) == ("", (), ())
+
+
 def test_plan_names_the_path_that_people_know(assembled: Assembler) -> None:
     image = Image.open(assembled(functions("SSL_read")).path, label="/usr/lib/libssl.so.3")
     assert plan_image(image).path == "/usr/lib/libssl.so.3"

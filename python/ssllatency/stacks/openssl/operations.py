@@ -47,6 +47,12 @@ def _provider(
     return Operation(name, "libcrypto", Convention.ONE, (name, *symbols), providers=slots, skip_null=skip_null)
 
 
+def _own_provider(name: str, operation: str, function: str, *algorithms: str) -> Operation:
+    """A function of a provider in a file of its own, called by what it is for: its name in the source isn't known."""
+    slots = tuple(ProviderSlot(operation, algorithm, _FUNCTIONS[function]) for algorithm in algorithms)
+    return Operation(f"provider_{name}_{function}", "provider", Convention.ONE, providers=slots, skip_null=1)
+
+
 def _mbx(stem: str, *suffixes: str) -> tuple[Operation, ...]:
     names = (f"mbx_{stem}{suffix}_mb8" for suffix in suffixes)
     return tuple(Operation(name, "libcrypto_mb", Convention.MBX8, (name,)) for name in names)
@@ -61,7 +67,9 @@ def _qat(name: str, convention: Convention = Convention.POSITIVE) -> Operation:
 
 
 FATAL = "fatal errors"
+PROVIDER_ENTRY = "OSSL_provider_init"  # which a provider in a file of its own exports
 
+_FUNCTIONS = {"sign": 3, "decrypt": 5, "digest_sign_final": 10, "digest_sign": 11}  # openssl/core_dispatch.h
 _ECDSA_KINDS = ("ecpublic_key", "ecdh", "ecdsa_sign", "ecdsa_sign_setup", "ecdsa_sign_complete", "ecdsa_verify")
 _SM2_KINDS = ("ecpublic_key", "ecdh", "ecdsa_sign", "ecdsa_verify")
 _ML_DSA = ("ML-DSA-44", "ML-DSA-65", "ML-DSA-87")
@@ -128,6 +136,17 @@ OPERATIONS: tuple[Operation, ...] = (
     *_mbx("x25519", "", "_public_key"),
     *_mbx("ed25519", "_public_key", "_sign", "_verify"),
     *_mbx("exp", "", "1024", "2048", "3072", "4096"),
+    # Providers in a file of their own: what they do with private keys, by way of their tables. libssl has its signatures made
+    # by digest_sign where there is one, else by digest_sign_final.
+    *(
+        _own_provider(algorithm.lower(), "SIGNATURE", function, algorithm)
+        for algorithm in ("RSA", "ECDSA")
+        for function in ("sign", "digest_sign", "digest_sign_final")
+    ),
+    _own_provider("ed25519", "SIGNATURE", "digest_sign", "ED25519"),
+    _own_provider("ed448", "SIGNATURE", "digest_sign", "ED448"),
+    _own_provider("ml_dsa", "SIGNATURE", "digest_sign", *_ML_DSA),
+    _own_provider("rsa", "ASYM_CIPHER", "decrypt", "RSA"),
     # QAT_Engine: the calls that submit to it, on libcrypto_mb (multibuff_*, mb_*) or on the card (qat_*).
     _qat("multibuff_rsa_priv_enc"),
     _qat("multibuff_rsa_priv_dec"),

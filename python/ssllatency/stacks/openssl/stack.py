@@ -10,7 +10,7 @@ from ssllatency import abi
 from ssllatency.abi import Reason, Wait
 from ssllatency.stacks.base import Codes, HandshakeCalls, Library, Mark, Stack
 from ssllatency.stacks.openssl.handshake.phases import CALLEES, OFFERS, TRANSPORT
-from ssllatency.stacks.openssl.operations import OPERATIONS
+from ssllatency.stacks.openssl.operations import OPERATIONS, PROVIDER_ENTRY
 from ssllatency.stacks.phases import Callee, ErrorFunction
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class OpenSsl(Stack):
             offloads=True,
             batches=True,
         ),
+        Library("provider", (), always=PROVIDER_ENTRY),
         Library(
             "qatengine",
             ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
@@ -177,6 +178,16 @@ class OpenSsl(Stack):
         from ssllatency.stacks.openssl.unnamed.found import known_of
 
         return {**known_of(image).offsets, **ssl_offsets(image)}
+
+    def own_libraries(self, image: Image) -> tuple[str, ...]:
+        """Return a provider of private-key operations in a file of its own, whose entry is its only name."""
+        from ssllatency.stacks.openssl.tables.lookup import OpenSslTables
+
+        if not image.function(PROVIDER_ENTRY):
+            return ()
+        tables = OpenSslTables(image)
+        offers = any(tables.may_hold(each) or tables.find(each) for each in OPERATIONS if each.library == "provider")
+        return ("provider",) if offers else ()
 
     def unnamed_functions(self, image: Image) -> Mapping[str, Function]:
         """Those that the names tell that they give with the errors that they raise."""

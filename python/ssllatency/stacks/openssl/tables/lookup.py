@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds static functions by OpenSSL's method tables, and by those of its default provider."""
+"""Finds static functions by OpenSSL's method tables, and by those of its default provider or of one in a file of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method
-from ssllatency.stacks.openssl.tables.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.tables.providers import PROPERTIES, Algorithm, algorithms, unreadable
 from ssllatency.stacks.openssl.unnamed.found import known_of
 from ssllatency.stacks.operation import Operation
 
@@ -25,11 +25,15 @@ class OpenSslTables:
 
     def may_hold(self, operation: Operation) -> bool:
         """Whether it is named by no symbol where it is there, or the provider's tables offer it."""
+        if operation.library == "provider":
+            return self._is_unreadable
         unnamed = bool(known_of(self._image).functions) and operation.library in ("libssl", "libcrypto")
         return unnamed or operation.library == "qatengine" or bool(operation.method) or any(self._offered(operation))
 
     def obstacle(self, operation: Operation) -> str:
         """Return why it wasn't found where it has no symbol."""
+        if operation.library == "provider":
+            return "it can't be read in the file's tables what its provider offers" if self._is_unreadable else ""
         known = known_of(self._image)
         why = next((known.missing[name] for name in operation.symbols if name in known.missing), "")
         return f"it has no symbol, and {why}" if why and known.functions else ""
@@ -50,7 +54,7 @@ class OpenSslTables:
 
     def _offered(self, operation: Operation) -> Iterator[tuple[Algorithm, int]]:
         for slot in operation.providers:
-            for algorithm in self._algorithms:
+            for algorithm in self._of_its_own if operation.library == "provider" else self._algorithms:
                 if algorithm.operation == slot.operation and slot.algorithm in algorithm.names:
                     yield algorithm, slot.function_id
 
@@ -64,7 +68,22 @@ class OpenSslTables:
 
     @cached_property
     def _algorithms(self) -> tuple[Algorithm, ...]:
+        return self._of_provider(PROPERTIES)
+
+    @cached_property
+    def _of_its_own(self) -> tuple[Algorithm, ...]:
+        return self._of_provider("")
+
+    @cached_property
+    def _is_unreadable(self) -> bool:
+        """Whether it isn't known what the provider of a file of its own offers."""
         try:
-            return algorithms(self._image)
+            return not self._of_its_own and unreadable(self._image)
+        except ElfError:
+            return True
+
+    def _of_provider(self, properties: str) -> tuple[Algorithm, ...]:
+        try:
+            return algorithms(self._image, properties)
         except ElfError:
             return ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The algorithms of OpenSSL 3's default provider, with the static functions that carry them out.
+"""The algorithms of OpenSSL's default provider, or of one in a file of its own, with the static functions that carry them out.
 
 A provider's dispatch table names its query function, which maps an operation number to a list of OSSL_ALGORITHM; each entry
 leads to an OSSL_DISPATCH table, number to function. The query function is followed with each operation number, so a list is
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ssllatency.code.evaluate import returned
 from ssllatency.code.returns import returned_address
 from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
@@ -39,16 +40,24 @@ class Algorithm:
     functions: dict[int, int]
 
 
-def algorithms(image: Image) -> tuple[Algorithm, ...]:
-    """The default provider's algorithms for the operations above; empty where the image has no such provider.
+def algorithms(image: Image, properties: str = PROPERTIES) -> tuple[Algorithm, ...]:
+    """The default provider's algorithms for the operations above; empty where the image has no such provider. With "" as the
+    properties those of the first provider in it, whatever that is called.
 
     ElfError where the image's relocations are damaged.
     """
     for query in _query_functions(image):
-        algorithms = tuple(algorithm for operation in OPERATIONS for algorithm in _offered(image, query, operation))
+        algorithms = tuple(each for operation in OPERATIONS for each in _offered(image, query, operation, properties))
         if algorithms:
             return algorithms
     return ()
+
+
+def unreadable(image: Image) -> bool:
+    """Whether it can't be told what the providers in the image offer, none of whose operations is known."""
+    queries = list(_query_functions(image))
+    asked = (returned(image, query, rsi=OPERATIONS[name]) for query in queries for name in ("SIGNATURE", "ASYM_CIPHER"))
+    return not queries or any(set(values) != {0} for values in asked)
 
 
 def _query_functions(image: Image) -> Iterator[int]:
@@ -59,8 +68,8 @@ def _query_functions(image: Image) -> Iterator[int]:
         yield query
 
 
-def _offered(image: Image, query: int, operation: str) -> Iterator[Algorithm]:
-    """The algorithms that the provider with this query function offers for `operation`, if it is the default provider."""
+def _offered(image: Image, query: int, operation: str, wanted: str) -> Iterator[Algorithm]:
+    """The algorithms that the provider with this query function offers for `operation`, those with these properties."""
     table = returned_address(image, query, rsi=OPERATIONS[operation])
     if table is None:
         return
@@ -68,7 +77,7 @@ def _offered(image: Image, query: int, operation: str) -> Iterator[Algorithm]:
         names, properties, functions = (image.pointer(entry + offset) for offset in (0, 8, 16))
         if not names or not properties or not functions:
             return
-        if image.text(properties).split(",")[0] == PROPERTIES:
+        if wanted in ("", image.text(properties).split(",")[0]):
             yield Algorithm(operation, tuple(image.text(names).split(":")), _functions(image, functions))
 
 
