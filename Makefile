@@ -129,7 +129,7 @@ fuzz-keep: ## take inputs that it has found into tests/fuzz/corpus: the fewest t
 test-fuzz: $(FUZZER)/.made ## fuzz for three minutes in all, from the inputs that are kept, the same each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-arrivals bench-memory bench-budget bench-defaults bench-turns bench-go bench-reloads bench-profile bench-export
+.PHONY: bench bench-arrivals bench-starts bench-memory bench-budget bench-defaults bench-turns bench-go bench-reloads bench-profile bench-export
 bench: ## what tracing costs, written to docs/measured, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
@@ -139,6 +139,10 @@ bench-arrivals: ## what it takes to know when peers' bytes arrive, written to do
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/arrivals.py -o docs/measured/arrival-cost.md
+bench-starts: ## what a start takes, and how soon Ctrl-C ends one, written to docs/measured/starts.md, in two minutes
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/first_starts.py -o docs/measured/starts.md
 bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/measured
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
