@@ -2,8 +2,8 @@
 """Python's data classes, without most of the work that they take when a module is brought in.
 
 Python compiles up to six methods for each class then, which took an eighth of the processor time of a start, with its some
-130 of them. Here only `__init__` is compiled, when the first object is made, and a start makes objects of a third of the
-classes. The other methods are functions of the fields' names. All do as those of dataclasses.dataclass do.
+130 of them. Here `__init__`, `__eq__` and `__hash__` are compiled when each is first called, and a start makes objects of a
+third of the classes. The other methods are functions of the fields' names. All do as those of dataclasses.dataclass do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,39 +30,33 @@ def _made(cls: type, frozen: bool) -> type:
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)  # has its fields known
     fields = dataclasses.fields(cls)
     for name, method in _methods(cls, fields, frozen).items():
-        if name not in cls.__dict__:
+        if cls.__dict__.get(name) is None:  # Python has put None for the hash of a class with an __eq__
             setattr(cls, name, method)
     return cls
 
 
-def _methods(cls: type, fields: _Fields, frozen: bool) -> dict[str, Callable[..., Any] | None]:
-    values = _values(fields)
-
+def _methods(cls: Any, fields: _Fields, frozen: bool) -> dict[str, Callable[..., Any] | None]:
     def __repr__(self: object) -> str:
         shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields if field.repr)
         return f"{self.__class__.__qualname__}({shown})"
 
-    def __eq__(self: object, other: object) -> bool:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+    def compiled_later(name: str, text: Callable[[_Fields], str]) -> Callable[..., Any]:
+        """A method that puts the compiled one into its own place when it is first called."""
 
-    def __hash__(self: object) -> int:
-        return hash(values(self))
+        def method(self: object, *values: object, **named: object) -> Any:
+            compiled = _compiled(cls, name, text(fields), fields)
+            setattr(cls, name, compiled)
+            return compiled(self, *values, **named)
+
+        return method
 
     made = {
-        "__init__": _init(cls, fields, frozen),
+        "__init__": compiled_later("__init__", partial(_init, frozen=frozen, checked=hasattr(cls, "__post_init__"))),
         "__repr__": __repr__,
-        "__eq__": __eq__,
-        "__hash__": __hash__ if frozen else None,
+        "__eq__": compiled_later("__eq__", _eq),
+        "__hash__": compiled_later("__hash__", _hash) if frozen else None,
     }
     return made | (_refusals(cls, {field.name for field in fields}) if frozen else {})
-
-
-def _values(fields: _Fields) -> Callable[[object], tuple[Any, ...]]:
-    """Return a function that returns the values by which objects are compared."""
-    names = [field.name for field in fields if field.compare]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda made: tuple(getattr(made, name) for name in names)
 
 
 def _refusals(cls: Any, names: set[str]) -> dict[str, Callable[..., None]]:
@@ -82,33 +75,41 @@ def _refusals(cls: Any, names: set[str]) -> dict[str, Callable[..., None]]:
     return {"__setattr__": __setattr__, "__delattr__": __delattr__}
 
 
-def _init(cls: Any, fields: _Fields, frozen: bool) -> Callable[..., None]:
-    """An `__init__` that puts the compiled one into its own place when it is first called."""
-
-    def __init__(self: object, *values: object, **named: object) -> None:
-        cls.__init__ = compiled = _compiled_init(cls, fields, frozen)
-        compiled(self, *values, **named)
-
-    return __init__
-
-
-def _compiled_init(cls: type, fields: _Fields, frozen: bool) -> Any:
+def _compiled(cls: type, name: str, text: str, fields: _Fields) -> Any:
     known: dict[str, Any] = {"__set": object.__setattr__, "__MISSING": MISSING}
+    known |= {f"__default_{field.name}": field.default for field in fields}
+    known |= {f"__new_{field.name}": field.default_factory for field in fields}
+    exec(text, known)
+    compiled = known[name]
+    compiled.__qualname__, compiled.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
+    return compiled
+
+
+def _init(fields: _Fields, frozen: bool, checked: bool) -> str:
     parameters, lines = ["self"], []
     for field in fields:
         if not field.init or field.kw_only:
-            raise TypeError(f"{cls.__qualname__}.{field.name}: a class with such a field takes Python's own dataclass")
+            raise TypeError(f"{field.name}: a class with such a field takes Python's own dataclass")
         name = value = parameter = field.name
         if field.default_factory is not MISSING:
-            known[f"__new_{name}"] = field.default_factory
             parameter, value = f"{name}=__MISSING", f"__new_{name}() if {name} is __MISSING else {name}"
         elif field.default is not MISSING:
-            known[f"__default_{name}"] = field.default
             parameter = f"{name}=__default_{name}"
         parameters.append(parameter)
         lines.append(f"__set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
-    lines.append("self.__post_init__()" if hasattr(cls, "__post_init__") else "return")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines), known)
-    compiled = known["__init__"]
-    compiled.__qualname__, compiled.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    return compiled
+    lines.append("self.__post_init__()" if checked else "return")
+    return f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines)
+
+
+def _eq(fields: _Fields) -> str:
+    same = f"{_values('self', fields)} == {_values('other', fields)}"
+    return f"def __eq__(self, other):\n return {same} if other.__class__ is self.__class__ else NotImplemented"
+
+
+def _hash(fields: _Fields) -> str:
+    return f"def __hash__(self):\n return hash({_values('self', fields)})"
+
+
+def _values(made: str, fields: _Fields) -> str:
+    """The tuple of what is compared, as text."""
+    return f"({''.join(f'{made}.{field.name}, ' for field in fields if field.compare)})"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The house's data classes do as Python's own do, and compile nothing before the first object of a class is made."""
+"""The house's data classes do as Python's own do, and compile nothing before it is called."""
 
 from __future__ import annotations
 
@@ -87,7 +87,16 @@ def classes(dataclass: Any) -> list[type]:
         def __repr__(self) -> str:
             return self.text
 
-    return [Empty, One, Point, Higher, Changing, Particular]
+    @dataclass(frozen=True)
+    class Comparing:
+        """A comparison of its own, and no hash."""
+
+        text: str
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Comparing)
+
+    return [Empty, One, Point, Higher, Changing, Particular, Comparing]
 
 
 CALLS: list[tuple[int, Callable[[Any], Any]]] = [
@@ -104,6 +113,9 @@ CALLS: list[tuple[int, Callable[[Any], Any]]] = [
     (2, lambda made: made(1) == made(1, 2, ("other",))),
     (2, lambda made: made(1) == made(2)),
     (2, lambda made: made(1) == (1, 2)),
+    (2, lambda made: [made(1, y) == made(y) for y in (1, 2, 1, 2)]),
+    (2, lambda made: [hash(made(1)) == hash(made(1, y)) for y in (1, 2, 3)]),
+    (3, lambda made: ({made(1), made(1), made(2)}, {made.__base__(1): 1})),
     (2, lambda made: hash(made(1, names=("a",)))),
     (2, lambda made: setattr(made(1), "x", 5)),
     (2, lambda made: setattr(made(1), "other", 5)),
@@ -125,6 +137,7 @@ CALLS: list[tuple[int, Callable[[Any], Any]]] = [
     (4, lambda made: setattr(made(), "count", 5)),
     (4, lambda made: made(1, [2]) == made(1, [2])),
     (5, lambda made: (made("a") == made("A"), hash(made("A")), repr(made("A")))),
+    (6, lambda made: (made("a") == made("b"), hash(made("a")) == hash(made("b")), hash(made("a")) == hash(made("a")))),
 ]
 
 
@@ -171,7 +184,7 @@ def test_each_class_of_the_house_takes_its_fields() -> None:
     made = [cls for cls in house_classes() if "__dataclass_fields__" in vars(cls)]
     for cls in made:
         fields = dataclasses.fields(cls)
-        compiled = data_class._compiled_init(cls, fields, frozen=False)
+        compiled = data_class._compiled(cls, "__init__", data_class._init(fields, frozen=False, checked=False), fields)
         assert list(inspect.signature(compiled).parameters)[1:] == [each.name for each in fields], cls
     assert len(made) > 300
 
