@@ -72,7 +72,7 @@ def test_return_probes_can_be_done_without(certificates: Path) -> None:
 def test_other_ways_of_naming_the_target(certificates: Path, target: str) -> None:
     with Nginx(certificates) as server:
         words = {"comm": ["--comm", "nginx"], "library": ["--library", libssl_of(server.master_pid)], "all": ["--all"]}[target]
-        process = start(*words, "--json", "--by-process")
+        process = start(*words, "--json", "--by-process", "--exact")
         Client(server.port["rsa"], TLS_1_3).connect_times(10)
         server.wait_idle()
         process.send_signal(signal.SIGTERM)
