@@ -47,7 +47,8 @@ point here.
 {machine}
 
 The target maps libssl and libcrypto, and does nothing. A first start finds no plan of the libraries in the cache, a later one
-finds them. All figures are medians of {pairs} runs, and the longest of them where that is said.
+finds them. Figures are medians, of {pairs} runs of each kind where nothing else is said. As it was begun, {load} processes ran
+or waited for a processor (the load average): the more do, the longer all takes.
 
 ## To the line that says it is tracing
 
@@ -80,12 +81,11 @@ From SIGINT, at {points} points spread over the first {spread} s of first starts
 _TRIED = """\
 It goes to:
 
-- **The kernel's verifier**, nearly all of that for the programs at a handshake's entries and exits.
-- **Tables of the kernel**, which are made in full when they are created where the least recently used entry has to go: half of
-  this for that of handshakes, whose size `--max-in-flight` sets.
-- **Modules**: ours, and some 130 of Python's own, which take a third of this. Data classes took almost half of it, as Python
-  compiles up to six methods for each; most of them are shared now, and `__init__` is compiled with the first object
-  (`data_class.py`).
+- **The kernel's verifier**, nearly all of it for the programs at a handshake's entries and exits.
+- **Tables of the kernel**: those from which the least recently used entry goes are allocated in full when they are created.
+  That of handshakes is half of it; `--max-in-flight` sets its size.
+- **Modules**: ours, and some 130 of Python's own, which take a third of it. Data classes took almost half of ours, as Python
+  compiles up to six methods for each; now `data_class.py` compiles them when they are first called, or has them shared.
 - **Plans**, on a first start alone."""
 
 
@@ -169,8 +169,10 @@ def answer_row(name: str, points: int, spread_s: float) -> str:
 
 def make_page(pairs: int, points: int, spread_s: float) -> str:
     """The page."""
+    load, _, _ = os.getloadavg()
     return PAGE.format(
         machine=machine(),
+        load=f"{load:.1f}",
         pairs=pairs,
         points=points,
         spread=f"{spread_s:g}",
