@@ -62,7 +62,8 @@ def counted(scraped: Prometheus, family: str, label: str) -> dict[tuple[str, str
 def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path) -> None:
     with (
         Nginx(certificates) as server,
-        Export(server.master_pid, options=("--linger", "1s")) as export,
+        # So many handshakes at once may seem to cost too much, on a busy machine even what they are counted by.
+        Export(server.master_pid, options=("--linger", "1s", "--exact")) as export,
         scraper(tmp_path, export.port) as scraped,
     ):
         scraped.wait_for(lambda: scraped.value("up") == 1)
