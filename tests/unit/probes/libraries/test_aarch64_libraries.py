@@ -51,7 +51,7 @@ SIMULATED = re.compile(r"(b|b\.[a-z]+|bl|br|blr|ret|cbz|cbnz|tbz|tbnz|adr|adrp)$
 CALLED = {"SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"}
 OF_CLIENTS = {"verify_mode", "peer_certificate", "peer_digest"}
 POST_QUANTUM = {name for name in BY_NAME if name.startswith("ml")}
-PROVIDED = {name for name, operation in BY_NAME.items() if operation.providers}
+PROVIDED = {name for name, operation in BY_NAME.items() if operation.providers and operation.library == "libcrypto"}
 MISSING = {
     "libssl-1.1-arm64": {"SSL_write_ex2", "SSL_sendfile", FATAL},
     "libcrypto-1.1-arm64": PROVIDED,
