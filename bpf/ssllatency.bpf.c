@@ -42,6 +42,7 @@ const enum ssll_end *ssll_end_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_side *ssll_side_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));
+const enum ssll_deferred_cookie *ssll_deferred_cookie_btf __attribute__((unused));
 const enum ssll_tier *ssll_tier_btf __attribute__((unused));
 const enum ssll_stack *ssll_stack_btf __attribute__((unused));
 const enum ssll_path_size *ssll_path_size_btf __attribute__((unused));

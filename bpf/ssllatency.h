@@ -133,10 +133,13 @@ enum ssll_cookie {
 	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
 	SSLL_COOKIE_TIER = 60,      /* 2 bits: enum ssll_tier */
 	SSLL_COOKIE_RETURNS = 62,   /* 2 bits: enum ssll_returns */
+};
 
-	/* In place of others, of an exit in what a Go function defers, whose frame is above the site. */
-	SSLL_COOKIE_COUNT_AT = 12,     /* 5 bits: words from the stack pointer up to the slot of the number that is returned */
-	SSLL_COOKIE_ERROR_BEHIND = 18, /* 4 bits: words from there up to that of the error */
+/* In place of some of these, in the cookie of an exit in what a Go function defers, whose frame is above the site. */
+enum ssll_deferred_cookie {
+	SSLL_DEFERRED_COOKIE_COUNT_AT =
+	        12, /* 5 bits: words from the stack pointer up to the slot of the number that is returned */
+	SSLL_DEFERRED_COOKIE_ERROR_BEHIND = 18, /* 4 bits: words from there up to that of the error */
 };
 
 /* Functions that are watched in windows together where tracing would cost too much, the first of them first. */

@@ -74,8 +74,8 @@ struct go_returned {
 static __always_inline bool read_go_results(const struct pt_regs *ctx, __u64 cookie, struct go_returned *returned)
 {
 	__u32 word = go_error_word(field(cookie, SSLL_COOKIE_CONVENTION, 4));
-	__u64 count = REGISTER(ctx, STACK_POINTER) + sizeof(count) * field(cookie, SSLL_COOKIE_COUNT_AT, 5);
-	__u64 error = count + sizeof(count) * field(cookie, SSLL_COOKIE_ERROR_BEHIND, 4);
+	__u64 count = REGISTER(ctx, STACK_POINTER) + sizeof(count) * field(cookie, SSLL_DEFERRED_COOKIE_COUNT_AT, 5);
+	__u64 error = count + sizeof(count) * field(cookie, SSLL_DEFERRED_COOKIE_ERROR_BEHIND, 4);
 
 	if (is_deferred(cookie))
 		return !bpf_probe_read_user(&returned->count, sizeof(returned->count), (void *)count) &&

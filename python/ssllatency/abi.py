@@ -64,6 +64,9 @@ class Cookie(IntEnum):
     OTHER = 56
     TIER = 60
     RETURNS = 62
+
+
+class DeferredCookie(IntEnum):
     COUNT_AT = 12
     ERROR_BEHIND = 18
 

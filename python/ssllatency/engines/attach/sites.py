@@ -98,7 +98,8 @@ def _slots(probe: Probe) -> dict[IntEnum, int]:
     if not probe.result_slots:
         return {}
     count, error = (slot // _WORD for slot in probe.result_slots)
-    return {abi.Cookie.SKIP_NULL: 0, abi.Cookie.SSL: 0, abi.Cookie.COUNT_AT: count, abi.Cookie.ERROR_BEHIND: error - count}
+    bits = abi.DeferredCookie
+    return {abi.Cookie.SKIP_NULL: 0, abi.Cookie.SSL: 0, bits.COUNT_AT: count, bits.ERROR_BEHIND: error - count}
 
 
 def register_number(probe: Probe) -> int:

@@ -201,10 +201,10 @@ def test_the_kernel_side_is_told_where_the_results_are() -> None:
     image, numbered = TracedImage(plan, plan.path, (1,)), [READ, SERVER]
     other, cookie = (cookie for _, cookie in sites_of(image, numbered, 3, Tier.DATA).exits)
     assert cookie >> abi.Cookie.STACK & 0xFFFF == DEPTH + 8
-    assert (cookie >> abi.Cookie.COUNT_AT & 31, cookie >> abi.Cookie.ERROR_BEHIND & 15) == (5, 2)
+    assert (cookie >> abi.DeferredCookie.COUNT_AT & 31, cookie >> abi.DeferredCookie.ERROR_BEHIND & 15) == (5, 2)
     assert other >> abi.Cookie.STACK & 0xFFFF == 0
     ((_, windowed),) = sites_of(image, numbered, 3, Tier.DATA, windowed=True).exits[1:]
-    assert (windowed >> abi.Cookie.COUNT_AT & 31, windowed >> abi.Cookie.ERROR_BEHIND & 15) == (5, 2)
+    assert (windowed >> abi.DeferredCookie.COUNT_AT & 31, windowed >> abi.DeferredCookie.ERROR_BEHIND & 15) == (5, 2)
 
 
 def test_the_slots_are_kept_and_others_refused() -> None:
