@@ -59,6 +59,7 @@ _FILES |= {
     "libssl.a-1.1-x86-64": ("bullseye-dev-amd64", f"{_X86_64}/libssl.a"),
     "caddy-bookworm": ("go-bookworm-amd64", "usr/bin/caddy"),
     "caddy-trixie": ("go-trixie-amd64", "usr/bin/caddy"),
+    "gtlsclient": ("quic-client-amd64", "usr/bin/gtlsclient"),
     "etcd-bookworm": ("go-bookworm-amd64", "usr/bin/etcd"),
     "etcd-trixie": ("go-trixie-amd64", "usr/bin/etcd"),
 }

@@ -143,6 +143,14 @@ static __always_inline struct ssll_cause_key cause_of(const struct ssll_handshak
 	return cause;
 }
 
+/* Nothing that goes over QUIC waits for a window of TCP. GnuTLS says that it wants to send, as it last did, whatever it waits
+ * for, where its application takes the messages to the peer. */
+static __always_inline void await_no_window(struct ssll_handshake *handshake)
+{
+	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_WAIT_WINDOW];
+	handshake->parts[SSLL_PART_WAIT_WINDOW] = 0;
+}
+
 /* Returns whether a handshake goes over QUIC: a socket of TCP that its thread has read isn't its, whatever it was taken for. */
 static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library)
 {
@@ -152,6 +160,7 @@ static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u
 		return false;
 	if (thread)
 		thread->speaks_quic = 1;
+	await_no_window(handshake);
 	if (!handshake->socket)
 		return true;
 	forget_arrivals(handshake);

@@ -368,7 +368,10 @@ ROWS = (
                 f"{_OTHER}/test_gnutls_servers.py::test_handshakes_fail_as_the_logs_say_and_slow_clients_are_waited_for",
                 f"{_GNUTLS}::test_its_failures_are_those_that_it_tells",
             ),
-            "clients": _by(f"{_OTHER}/test_gnutls_clients.py::test_each_of_their_handshakes_counts_and_fails_as_they_say"),
+            "clients": _by(
+                f"{_OTHER}/test_gnutls_clients.py::test_each_of_their_handshakes_counts_and_fails_as_they_say",
+                "live/quic/test_quic_gnutls.py::test_handshakes_of_a_gnutls_client_over_quic",
+            ),
             "aarch64": _by("unit/stacks/gnutls/test_gnutls.py::test_each_of_its_functions_is_planned"),
         },
     ),
