@@ -68,25 +68,14 @@ shares the processors. Most of it is taken before the first line, on two process
 | --- | ---: | ---: |
 {cost}
 
-{tried}
-
 ## Ctrl-C during a start
 
-From SIGINT, at {points} points spread over the first {spread} s of first starts, to the end of the command:
+From SIGINT, at {points} points spread over the time that first starts have just taken, to the end of the command:
 
 | command | median | longest |
 | --- | ---: | ---: |
 {answers}
 """
-_TRIED = """\
-It goes to:
-
-- **The kernel's verifier**, nearly all of it for the programs at a handshake's entries and exits.
-- **Tables of the kernel**: those from which the least recently used entry goes are allocated in full when they are created.
-  That of handshakes is half of it; `--max-in-flight` sets its size.
-- **Modules**: ours, and some 130 of Python's own, which take a third of it. Data classes took almost half of ours, as Python
-  compiles up to six methods for each; now `data_class.py` compiles them when they are first called, or has them shared.
-- **Plans**, on a first start alone."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +135,13 @@ def row(name: str, times_s: Sequence[float]) -> str:
     return f"| {name} | {' | '.join(f'{each:.2f} s' for each in times_s)} |"
 
 
-def first_row(name: str, pairs: int) -> str:
-    """First starts with the fork server and without it, in turns."""
-    taken = [(first_start(name).took_s, first_start(name, "without").took_s) for _ in range(pairs)]
+def first_starts_s(name: str, pairs: int) -> list[tuple[float, float]]:
+    """How long first starts take with the fork server and without it, in turns."""
+    return [(first_start(name).took_s, first_start(name, "without").took_s) for _ in range(pairs)]
+
+
+def first_row(name: str, taken: Sequence[tuple[float, float]]) -> str:
+    """The medians of these."""
     with_it, without = (median(each) for each in zip(*taken, strict=True))
     return row(name, [with_it, without, median(without - with_it for with_it, without in taken)])
 
@@ -161,35 +154,34 @@ def cost_row(name: str, pairs: int) -> str:
         return row(name, [first, median(start(name, "with", cache).cpu_s for _ in range(pairs))])
 
 
-def answer_row(name: str, points: int, spread_s: float) -> str:
-    """How long Ctrl-C takes."""
-    taken = [answer_s(name, spread_s * (place + 1) / points) for place in range(points)]
+def answer_row(name: str, points: int, start_s: float) -> str:
+    """How long Ctrl-C takes. `start_s`: how long a start does."""
+    taken = [answer_s(name, start_s * (place + 1) / points) for place in range(points)]
     return row(name, [median(taken), max(taken)])
 
 
-def make_page(pairs: int, points: int, spread_s: float) -> str:
+def make_page(pairs: int, points: int) -> str:
     """The page."""
     load, _, _ = os.getloadavg()
+    taken = {name: first_starts_s(name, pairs) for name in COMMANDS}
     return PAGE.format(
         machine=machine(),
         load=f"{load:.1f}",
         pairs=pairs,
         points=points,
-        spread=f"{spread_s:g}",
         traced=_TRACED_S,
-        tried=_TRIED,
-        first="\n".join(first_row(name, pairs) for name in COMMANDS),
+        first="\n".join(first_row(name, each) for name, each in taken.items()),
         cost="\n".join(cost_row(name, pairs) for name in COMMANDS),
-        answers="\n".join(answer_row(name, points, spread_s) for name in COMMANDS),
+        answers="\n".join(answer_row(name, points, median(with_it for with_it, _ in each)) for name, each in taken.items()),
     )
 
 
 def main() -> int:
     """Measure, and print or write the page."""
-    arguments = command.arguments_of_turns(__doc__, pairs=9, seconds=0.6)
+    arguments = command.arguments_of_turns(__doc__, pairs=9)
     ctypes.CDLL("libssl.so.3")  # and libcrypto, which are then this process's own
     points = 4 * arguments.pairs
-    return command.run(lambda: make_page(arguments.pairs, points, arguments.seconds), arguments.output, "bench-starts")
+    return command.run(lambda: make_page(arguments.pairs, points), arguments.output, "bench-starts")
 
 
 if __name__ == "__main__":

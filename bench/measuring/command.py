@@ -16,13 +16,15 @@ from tests.live.servers.nginx import ServerError
 from bench.measuring.tracers import BenchError
 
 
-def arguments_of_turns(description: str | None, pairs: int, seconds: float) -> argparse.Namespace:
-    """The arguments of a benchmark that measures in turns; `pairs` and `seconds` where none are given."""
+def arguments_of_turns(description: str | None, pairs: int, seconds: float | None = None) -> argparse.Namespace:
+    """The arguments of a benchmark that measures in turns; `pairs` and `seconds` where none are given. No `seconds`: how long a
+    turn takes is what it measures."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--pairs", type=int, default=pairs, metavar="N", help=f"how many pairs of turns, at least 2 ({pairs})")
-    parser.add_argument(
-        "--seconds", type=float, default=seconds, metavar="S", help=f"how long a turn is measured ({seconds:g})"
-    )
+    if seconds is not None:
+        parser.add_argument(
+            "--seconds", type=float, default=seconds, metavar="S", help=f"how long a turn is measured ({seconds:g})"
+        )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
     return parser.parse_args()
 

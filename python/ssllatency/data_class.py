@@ -3,7 +3,8 @@
 
 Python compiles up to six methods for each class then, which took an eighth of the processor time of a start, with its some
 130 of them. Here `__init__`, `__eq__` and `__hash__` are compiled when each is first called, and a start makes objects of a
-third of the classes. The other methods are functions of the fields' names. All do as those of dataclasses.dataclass do.
+third of the classes. The other methods are functions of the fields' names. All do as those of dataclasses.dataclass do, but
+for the text of an object that contains itself, which there is none of here.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _compiled(cls: type, name: str, text: str, fields: _Fields) -> Any:
 def _init(fields: _Fields, frozen: bool, checked: bool) -> str:
     parameters, lines = ["self"], []
     for field in fields:
-        if not field.init or field.kw_only:
+        if not field.init or field.kw_only or field.hash is not None:
             raise TypeError(f"{field.name}: a class with such a field takes Python's own dataclass")
         name = value = parameter = field.name
         if field.default_factory is not MISSING:

@@ -14,10 +14,10 @@ _MOST_THREADS = 256
 
 
 def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Make all of these calls, and return what each returns, in their order. What one of them raises is raised once all are
-    over. Where no more threads can be started, those that there are do more."""
+    """Make all of these calls, and return what each returns, in their order. What the first of them raises is raised once all
+    are over. Where no more threads can be started, those that there are do more."""
     results: dict[int, T] = {}
-    errors: list[BaseException] = []
+    errors: dict[int, BaseException] = {}
     left = iter(list(enumerate(calls)))
 
     def work() -> None:
@@ -25,7 +25,7 @@ def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
             try:
                 results[number] = call()
             except BaseException as error:
-                errors.append(error)
+                errors[number] = error
 
     threads = []
     with suppress(RuntimeError):
@@ -38,7 +38,7 @@ def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
         thread.join()
     try:
         if errors:
-            raise errors[0]
+            raise errors[min(errors)]
     finally:
         errors.clear()  # it would refer to itself
     return [results[number] for number in range(len(calls))]

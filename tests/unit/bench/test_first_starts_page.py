@@ -17,7 +17,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(first_starts, "start", start)
     monkeypatch.setattr(first_starts, "answer_s", lambda _, after_s: after_s / 2)
     monkeypatch.setattr(first_starts, "machine", lambda: "- Kernel: Linux 6.18")
-    return first_starts.make_page(pairs=3, points=6, spread_s=0.6)
+    return first_starts.make_page(pairs=3, points=6)
 
 
 def test_the_page_has_each_commands_figures(text: str) -> None:
@@ -26,9 +26,9 @@ def test_the_page_has_each_commands_figures(text: str) -> None:
         assert rows == [
             f"| {command} | 0.30 s | 0.35 s | 0.05 s |",
             f"| {command} | 0.25 s | 0.25 s |",
-            f"| {command} | 0.17 s | 0.30 s |",
+            f"| {command} | 0.09 s | 0.15 s |",
         ]
-    assert "at 6 points spread over the first 0.6 s" in text
+    assert "at 6 points spread over the time that first starts have just taken" in text
 
 
 def test_its_lines_fit(text: str) -> None:

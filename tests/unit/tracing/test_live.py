@@ -139,7 +139,7 @@ def test_a_wait_for_what_a_command_reads_sees_what_else_needs_a_look(followed: b
     """Such as a burst of hits, which the follower hears of; without one at least the descriptor ends the wait."""
     waited: list[tuple[float, int]] = []
     follower = SimpleNamespace(wait=lambda *words: waited.append(words), arrived=True, look=lambda: pytest.fail("looked again"))
-    end = RunEnd(Resolved((), (), True, (), SOURCE), 100.0, cast("Any", follower) if followed else None)
+    end = RunEnd(Resolved((), (), True, (), SOURCE), 20.0, cast("Any", follower) if followed else None)
     reader, writer = os.pipe()
     try:
         os.write(writer, b"x")

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from ssllatency.data_class import dataclass
 from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading
 from ssllatency.model.histogram import SCALE, ExponentialHistogram
