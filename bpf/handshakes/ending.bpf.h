@@ -236,6 +236,8 @@ static __always_inline void count_handshake(struct ssll_handshake *handshake, __
 	if (!of_go && handshake->signature)
 		set_label(&labels, SSLL_LABEL_SIGNATURE, handshake->signature);
 	read_names(ssl, library, &labels);
+	if (handshake->flags & SSLL_FLAG_DISOWNED)
+		forget_endpoint(ssl); /* it may be that of another handshake's socket */
 	find_endpoint(ssl, library, server, how->in_call, shown_by_reads(handshake), &labels);
 	port = server && over_quic ? label_quic(ssl, handshake->began_ns, &labels) : port_of_own(handshake, how->in_call);
 	if (server && handshake_config.certificates)

@@ -63,6 +63,14 @@ static __always_inline void split_wait(
 	end_peer_wait(handshake, ssl, since, call_began);
 }
 
+/* A call of the handshake reads another socket than the one that it is taken to have: unless the library shows that one, it
+ * isn't known which is its own. A fiber of the same thread may have gone on in the middle of the call. */
+static __always_inline void doubt_socket(struct ssll_handshake *handshake, __u64 ssl)
+{
+	if (handshake->flags & SSLL_FLAG_FED || !socket_of(ssl, library_of(handshake->library)))
+		disown(handshake);
+}
+
 /* A call that reads the socket itself. */
 __noinline int own_within(
         struct ssll_handshake *handshake, struct ssll_thread *thread, struct ssll_arrival *arrival, __u64 socket)
@@ -76,7 +84,11 @@ __noinline int own_within(
 		return 0;
 	}
 	ssl = thread->ssl;
-	if (handshake->socket || !may_own(handshake, ssl, arrival))
+	if (handshake->socket) {
+		doubt_socket(handshake, ssl);
+		return 0;
+	}
+	if (!may_own(handshake, ssl, arrival))
 		return 0;
 	handshake->socket = socket;
 	begin_wire(handshake);

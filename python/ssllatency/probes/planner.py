@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import fields, replace
 
@@ -123,10 +124,15 @@ def _plan_operations(
     operations: list[OperationPlan] = []
     missing: list[MissingOperation] = []
     taken: dict[int, str] = {}
-    for operation in wanted:
-        functions = finder.find_all(operation)
+    found = [(operation, finder.find_all(operation)) for operation in wanted]
+    # Those of a provider in a file of its own are called by what they are for, so that none may be for several things.
+    uses = Counter(functions[0].address for operation, functions in found if functions and operation.library == "provider")
+    for operation, functions in found:
         if not functions:
             missing.append(MissingOperation(operation.name, finder.reason(operation)))
+            continue
+        if uses[functions[0].address] > 1:
+            missing.append(MissingOperation(operation.name, "its provider has one function for several kinds of keys"))
             continue
         first = taken.setdefault(functions[0].address, operation.name)
         if first != operation.name:

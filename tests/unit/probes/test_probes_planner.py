@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -102,9 +102,10 @@ def test_provider_table_leads_to_a_function_without_symbol(assembled: Assembler,
     assert reasons(plan)["ed25519_digest_verify"] == NOT_NAMED  # the algorithm is there, without this function
 
 
-def test_provider_in_a_file_of_its_own(tmp_path: Path) -> None:
-    """Its signature is known by its tables, whatever properties it has."""
-    library = build.library(tmp_path, "libown.so", ["provider.c"], "-DWITH_ENTRY")
+@pytest.mark.parametrize("options", [(), ("-DGUARDED",), ("-DKEYS_TOO",)], ids=["", "not set up", "keys"])
+def test_provider_in_a_file_of_its_own(tmp_path: Path, options: Sequence[str]) -> None:
+    """Its signature is known by its tables, whatever properties it has; one that isn't set up offers none, as FIPS's."""
+    library = build.library(tmp_path, "libown.so", ["provider.c"], "-DWITH_ENTRY", *options)
     plan = plan_image(Image.open(build.stripped(library, "own.so")))
     address = build.symbols(library)["base_digest_sign"].address
     assert plan.kind == "provider"
@@ -114,11 +115,33 @@ def test_provider_in_a_file_of_its_own(tmp_path: Path) -> None:
     assert set(reasons(plan).values()) == {NOT_IN_LIBRARY}
 
 
-def test_provider_whose_tables_are_made_later(tmp_path: Path) -> None:
-    library = build.library(tmp_path, "liblate.so", ["provider.c"], "-DWITH_ENTRY", "-DMADE_LATE")
+UNREADABLE = "it can't be read in the file's tables what its provider offers"
+
+
+@pytest.mark.parametrize("options", [(), ("-DKEYS_TOO",)], ids=["all", "signatures"])
+def test_provider_whose_tables_are_made_later(tmp_path: Path, options: Sequence[str]) -> None:
+    library = build.library(tmp_path, "liblate.so", ["provider.c"], "-DWITH_ENTRY", "-DMADE_LATE", *options)
     plan = plan_image(Image.open(build.stripped(library, "late.so")))
     assert (plan.kind, plan.operations) == ("provider", ())
-    assert set(reasons(plan).values()) == {"it can't be read in the file's tables what its provider offers"}
+    assert {why for name, why in reasons(plan).items() if "sign" in name} == {UNREADABLE}
+    assert reasons(plan)["provider_rsa_decrypt"] == NOT_IN_LIBRARY  # this it says it doesn't have
+
+
+@pytest.mark.parametrize(
+    ("option", "names", "why"),
+    [
+        ("-DONE_FOR_ALL", ("rsa", "ecdsa"), "its provider has one function for several kinds of keys"),
+        ("-DONE_EACH", ("ml_dsa",), "its provider has several functions for that"),
+    ],
+)
+def test_what_a_provider_s_function_is_for_must_be_one_thing(
+    tmp_path: Path, option: str, names: Sequence[str], why: str
+) -> None:
+    """Names of algorithms are the same in small letters."""
+    plan = plan_image(Image.open(build.library(tmp_path, "libmixed.so", ["provider.c"], "-DWITH_ENTRY", option)))
+    assert (plan.kind, plan.operations) == ("provider", ())
+    due = {f"provider_{name}_digest_sign" for name in names}
+    assert {name for name, reason in reasons(plan).items() if reason == why} == due
 
 
 def test_provider_without_private_keys_is_no_library(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class FunctionPlanner:
         if self._program.image.machine != "x86-64" or (self._program.build_info.minor or NEWEST + 1) > NEWEST:
             return None
         planned = self.plan(caller)
-        return planned if planned.calls else None
+        return planned if planned.calls and not planned.inlined_into else None
 
     @cached_property
     def certificates_offset(self) -> int | None:

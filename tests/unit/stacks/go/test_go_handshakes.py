@@ -176,6 +176,9 @@ def test_methods_of_keys_end_themselves_where_nothing_else_is_seen_to_sign() -> 
     user = checked("crypto/tls.(*clientHandshakeState).doFullHandshake", "x86-64", signs)
     both = replace(alone, functions=[*alone.functions, leaf("crypto.SignMessage", "x86-64"), user])
     assert ends_of(both) == {phase: 0, user.name: 1}
+    gone = "crypto/tls.(*serverHandshakeStateTLS13).sendServerCertificate"
+    host = checked("crypto/tls.(*serverHandshakeStateTLS13).handshake", "x86-64", inlined=(gone,))
+    assert ends_of(replace(both, functions=[*both.functions, host])) == {phase: 2, user.name: 1}
     unseen = checked(user.name, "x86-64", [To(CALL, "crypto.SignMessage", 4), b"\x90"])
     assert ends_of(replace(both, functions=[*both.functions[:-1], unseen])) == {phase: 2}
 

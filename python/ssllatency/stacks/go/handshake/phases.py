@@ -83,7 +83,8 @@ def _is_inner(traced: TracedFunction) -> bool:
 
 def _users_of_keys(found: Sequence[FunctionPlan]) -> Iterator[Sequence[FunctionPlan]]:
     """By what they do, all functions of the program by which its handshakes use a private key, whatever it is."""
-    users = [planned for planned in found if planned.address and _operation(planned.traced) and not _is_inner(planned.traced)]
+    there = [planned for planned in found if planned.address or planned.inlined_into]
+    users = [planned for planned in there if _operation(planned.traced) and not _is_inner(planned.traced)]
     for operation in ("sign", "decrypt"):
         of_it = [planned for planned in users if _operation(planned.traced) == operation]
         if of_it:

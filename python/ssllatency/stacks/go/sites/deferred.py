@@ -31,6 +31,8 @@ from ssllatency.stacks.go.sites.choose import EntrySite
 
 WORD = 8
 _LONGEST_LINE = 64  # instructions before a `ret`
+_MOST_SLOTS = 8  # of closures, in functions that are looked at; Go's have one or two
+_LARGEST_FRAME = 1 << 16  # bytes, as a site's cookie has room for
 _LOAD = re.compile(r"mov (\w+), qword ptr \[rsp \+ (0x\w+|\d+)\]")
 _CODE = re.compile(r"mov (\w+), qword ptr \[(\w+)\]")
 _CALL = re.compile(r"call (\w+)")
@@ -77,6 +79,8 @@ def deferred_exit(graph: Graph, exits: Collection[int], code_at: Callable[[int],
     costs less. `exits`: its `ret`s; `code_at`: the function that begins at an address, None where it has no entry site."""
     returns = [found for address in exits if (found := _return(graph, address))]
     slots = {slot for found in returns for slot in found.calls.values()}
+    if len(slots) > _MOST_SLOTS:
+        return None
     ends = [end for slot in sorted(slots) if (end := _at(graph, slot, returns, code_at))]
     return max(ends, key=lambda end: len(end.returns), default=None)
 
@@ -96,7 +100,7 @@ def _at(
         return None
     (depth,), ((count, error),) = depths, results
     above = (count + WORD, error + WORD)
-    if depth is None or not fits_cookie(above) or _is_shown(graph, count, error):
+    if depth is None or not 0 <= depth < _LARGEST_FRAME - WORD or not fits_cookie(above) or _is_shown(graph, count, error):
         return None
     return DeferredExit(code, calls, tuple(sorted(found.address for found in through)), depth + WORD, above)
 

@@ -18,6 +18,7 @@ class OpenSslTables:
 
     def __init__(self, image: Image) -> None:
         self._image = image
+        self._unreadable: dict[str, bool] = {}
 
     def find(self, operation: Operation) -> Function | None:
         """By its slot in a method table, else by its slots in the provider's tables."""
@@ -26,14 +27,14 @@ class OpenSslTables:
     def may_hold(self, operation: Operation) -> bool:
         """Whether it is named by no symbol where it is there, or the provider's tables offer it."""
         if operation.library == "provider":
-            return self._is_unreadable
+            return bool(self.obstacle(operation))
         unnamed = bool(known_of(self._image).functions) and operation.library in ("libssl", "libcrypto")
         return unnamed or operation.library == "qatengine" or bool(operation.method) or any(self._offered(operation))
 
     def obstacle(self, operation: Operation) -> str:
         """Return why it wasn't found where it has no symbol."""
         if operation.library == "provider":
-            return "it can't be read in the file's tables what its provider offers" if self._is_unreadable else ""
+            return self._obstacle_of_its_own(operation)
         known = known_of(self._image)
         why = next((known.missing[name] for name in operation.symbols if name in known.missing), "")
         return f"it has no symbol, and {why}" if why and known.functions else ""
@@ -46,16 +47,29 @@ class OpenSslTables:
         return Function(operation.name, address, 0, operation.method.table) if address else None
 
     def _by_provider(self, operation: Operation) -> Function | None:
-        for algorithm, function_id in self._offered(operation):
-            address = algorithm.functions.get(function_id)
-            if address:
-                return Function(operation.name, address, 0, "provider table")
-        return None
+        addresses = self._addresses(operation)
+        if not addresses or (operation.library == "provider" and len(set(addresses)) > 1):
+            return None
+        return Function(operation.name, addresses[0], 0, "provider table")
+
+    def _addresses(self, operation: Operation) -> list[int]:
+        found = (algorithm.functions.get(function_id) for algorithm, function_id in self._offered(operation))
+        return [address for address in found if address]
+
+    def _obstacle_of_its_own(self, operation: Operation) -> str:
+        """The same of a provider in a file of its own."""
+        if len(set(self._addresses(operation))) > 1:
+            return "its provider has several functions for that"
+        wanted = {slot.operation for slot in operation.providers}
+        unread = not any(each.operation in wanted for each in self._of_its_own) and any(map(self._is_unreadable, wanted))
+        return "it can't be read in the file's tables what its provider offers" if unread else ""
 
     def _offered(self, operation: Operation) -> Iterator[tuple[Algorithm, int]]:
+        """Names of algorithms are the same in small letters."""
         for slot in operation.providers:
+            name = slot.algorithm.casefold()
             for algorithm in self._of_its_own if operation.library == "provider" else self._algorithms:
-                if algorithm.operation == slot.operation and slot.algorithm in algorithm.names:
+                if algorithm.operation == slot.operation and name in map(str.casefold, algorithm.names):
                     yield algorithm, slot.function_id
 
     @cached_property
@@ -74,13 +88,14 @@ class OpenSslTables:
     def _of_its_own(self) -> tuple[Algorithm, ...]:
         return self._of_provider("")
 
-    @cached_property
-    def _is_unreadable(self) -> bool:
-        """Whether it isn't known what the provider of a file of its own offers."""
-        try:
-            return not self._of_its_own and unreadable(self._image)
-        except ElfError:
-            return True
+    def _is_unreadable(self, operation: str) -> bool:
+        """Whether it isn't known what the provider of a file of its own offers for one of OpenSSL's operations."""
+        if operation not in self._unreadable:
+            try:
+                self._unreadable[operation] = unreadable(self._image, operation)
+            except ElfError:
+                self._unreadable[operation] = True
+        return self._unreadable[operation]
 
     def _of_provider(self, properties: str) -> tuple[Algorithm, ...]:
         try:

@@ -18,6 +18,7 @@ from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 
 OPERATIONS = {"KEYMGMT": 10, "KEYEXCH": 11, "SIGNATURE": 12, "ASYM_CIPHER": 13, "KEM": 14}
+OF_PRIVATE_KEYS = ("SIGNATURE", "ASYM_CIPHER")
 PROPERTIES = "provider=default"
 MAX_PROVIDERS = 16
 MAX_ALGORITHMS = 256
@@ -42,22 +43,21 @@ class Algorithm:
 
 def algorithms(image: Image, properties: str = PROPERTIES) -> tuple[Algorithm, ...]:
     """The default provider's algorithms for the operations above; empty where the image has no such provider. With "" as the
-    properties those of the first provider in it, whatever that is called.
+    properties those of the first provider in it that works with private keys, whatever that is called.
 
     ElfError where the image's relocations are damaged.
     """
     for query in _query_functions(image):
         algorithms = tuple(each for operation in OPERATIONS for each in _offered(image, query, operation, properties))
-        if algorithms:
+        if algorithms and (properties or any(each.operation in OF_PRIVATE_KEYS for each in algorithms)):
             return algorithms
     return ()
 
 
-def unreadable(image: Image) -> bool:
-    """Whether it can't be told what the providers in the image offer, none of whose operations is known."""
+def unreadable(image: Image, operation: str) -> bool:
+    """Whether it can't be told what the providers in the image offer for an operation, of which no algorithm is known."""
     queries = list(_query_functions(image))
-    asked = (returned(image, query, rsi=OPERATIONS[name]) for query in queries for name in ("SIGNATURE", "ASYM_CIPHER"))
-    return not queries or any(set(values) != {0} for values in asked)
+    return not queries or any(set(returned(image, query, rsi=OPERATIONS[operation])) != {0} for query in queries)
 
 
 def _query_functions(image: Image) -> Iterator[int]:
@@ -70,7 +70,7 @@ def _query_functions(image: Image) -> Iterator[int]:
 
 def _offered(image: Image, query: int, operation: str, wanted: str) -> Iterator[Algorithm]:
     """The algorithms that the provider with this query function offers for `operation`, those with these properties."""
-    table = returned_address(image, query, rsi=OPERATIONS[operation])
+    table = _table(image, query, operation)
     if table is None:
         return
     for entry in range(table, table + MAX_ALGORITHMS * _ALGORITHM_SIZE, _ALGORITHM_SIZE):
@@ -79,6 +79,16 @@ def _offered(image: Image, query: int, operation: str, wanted: str) -> Iterator[
             return
         if wanted in ("", image.text(properties).split(",")[0]):
             yield Algorithm(operation, tuple(image.text(names).split(":")), _functions(image, functions))
+
+
+def _table(image: Image, query: int, operation: str) -> int | None:
+    """The list that the query function returns; a provider that isn't set up, as one of FIPS, returns none."""
+    always = returned_address(image, query, rsi=OPERATIONS[operation])
+    if always is not None:
+        return always
+    lists = set(returned(image, query, rsi=OPERATIONS[operation])) - {0}
+    only = lists.pop() if len(lists) == 1 else None
+    return only if isinstance(only, int) else None
 
 
 def _functions(image: Image, table: int) -> dict[int, int]:
