@@ -57,7 +57,7 @@ class OpenSslTables:
         return [address for address in found if address]
 
     def _obstacle_of_its_own(self, operation: Operation) -> str:
-        """The same of a provider in a file of its own."""
+        """Return why it isn't known of a provider in a file of its own; "" where it is, or isn't there."""
         if len(set(self._addresses(operation))) > 1:
             return "its provider has several functions for that"
         wanted = {slot.operation for slot in operation.providers}
