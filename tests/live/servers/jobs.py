@@ -122,7 +122,6 @@ class AsyncSettings:
     kind: str = "rsa"
     asynchronous: bool = True
     engine: Engine | None = None
-    provider: Provider | None = None
     version: str = ""
     groups: str = ""
     resume: bool = False
@@ -133,6 +132,7 @@ class AsyncSettings:
     poll_ms: int = 0
     impatient: bool = False
     environment: tuple[tuple[str, str], ...] = ()
+    provider: Provider | None = None
 
 
 def on_release(release: str) -> dict[str, Any]:
