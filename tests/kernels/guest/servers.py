@@ -130,10 +130,14 @@ def within_budget() -> dict[str, Any]:
             break
     assert "sampling" not in command.document, f"{command.document['sampling']} at a cost of {command.document['cost']}"
     facts = assert_document(command.document, expected)
-    with Trace(nginx.master_pid, options=("--budget", "0.000001%")) as command:
-        connect(nginx)
-        time.sleep(1)
-    sampled = {function for part in command.document["sampling"] for function in part["functions"]}
+    sampled: set[str] = set()
+    for _ in range(TRIES):  # on a busy machine it may look only once the load is over
+        with Trace(nginx.master_pid, options=("--budget", "0.000001%")) as command:
+            connect(nginx)
+            time.sleep(1)
+        sampled = {function for part in command.document.get("sampling", ()) for function in part["functions"]}
+        if sampled:
+            break
     assert sampled, "nothing went into windows or was given up"
     given_up = any("was given up" in note for note in command.document["notes"])
     assert given_up is (kernel.best_method() is kernel.Method.PERF), f"given up: {given_up}"
