@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ def arguments_of_turns(description: str | None, pairs: int, seconds: float | Non
 def run(make_page: Callable[[], str], output: Path | None, target: str) -> int:
     """Makes the page, and prints it or writes it too; the exit status. `target`: what make calls the benchmark."""
     os.environ["PATH"] += ":/usr/sbin"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is to ignore it, and what it starts
     try:
         if os.geteuid() != 0:
             raise BenchError(f"tracing needs root: sudo make {target}.")
