@@ -175,12 +175,11 @@ enum ssll_process_slot {
 /*
  * Hits are counted by processor, by the process's slot, and by kind. Each processor has SSLL_PROCESS_SLOTS entries of its own
  * in the map, so that none waits for another's cache line. User space hears of a load that comes at once: after the first so
- * many hits of one entry and kind, each time that these have doubled, and then after each so many more; sooner a few handshakes
- * at once would pass for a load.
+ * many hits of one entry and kind, and then after each so many; sooner a few handshakes at once would pass for a load.
  */
 enum ssll_hit_table {
 	SSLL_HITS_FIRST_NOTICE = 4096,
-	SSLL_HITS_A_NOTICE = 8192, /* both are powers of two */
+	SSLL_HITS_A_NOTICE = 8192, /* a power of two */
 };
 
 struct ssll_hits {

@@ -22,9 +22,7 @@ struct {
 /* Whether user space is to hear of the hits of an entry when there are so many of a kind. */
 static __always_inline bool is_worth_a_notice(__u64 counted)
 {
-	if (counted & (SSLL_HITS_FIRST_NOTICE - 1))
-		return false;
-	return counted < SSLL_HITS_A_NOTICE ? !(counted & (counted - 1)) : !(counted & (SSLL_HITS_A_NOTICE - 1));
+	return counted == SSLL_HITS_FIRST_NOTICE || !(counted & (SSLL_HITS_A_NOTICE - 1));
 }
 
 /* Where nobody reads notices, or they find no room, user space sees the hits when it looks the next time. bcc's programs have

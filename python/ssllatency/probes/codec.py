@@ -16,7 +16,6 @@ from ssllatency.probes.plan import (
     AARCH64_CONDITIONS,
     CONDITIONS,
     CONSTANTS,
-    LARGEST_FRAME,
     CodeRange,
     Covered,
     ErrorSite,
@@ -30,7 +29,7 @@ from ssllatency.probes.plan import (
     Role,
     SslOffsets,
 )
-from ssllatency.stacks.base import fits_cookie
+from ssllatency.stacks.base import LARGEST_FRAME, fits_cookie
 from ssllatency.stacks.operation import Operation
 from ssllatency.stacks.phases import ErrorKind, MissingPart, Phase, Runtime, Transport
 from ssllatency.stacks.registry import LIBRARIES, NAMES

@@ -55,7 +55,6 @@ def condition_number(mnemonic: str) -> int:
 
 # The return values that an exit site can stand for without a register that holds them.
 CONSTANTS = range(-2, 12)
-LARGEST_FRAME = 1 << 16  # bytes; a site's cookie has 16 bits for how far the stack is from where it was at the entry
 
 
 @dataclass(frozen=True)

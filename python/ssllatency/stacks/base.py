@@ -119,6 +119,7 @@ class CallingConvention(StrEnum):
     GO = "Go"  # to a goroutine, whose stack moves
 
 
+LARGEST_FRAME = 1 << 16  # bytes; a site's cookie has 16 bits for how far the stack is from where it was at the entry
 _WORD = 8  # bytes
 _MOST_WORDS, _FARTHEST_WORDS = 31, 15  # from the stack pointer at a site up to a number in a frame, and from there to the error
 

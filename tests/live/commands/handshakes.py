@@ -65,6 +65,15 @@ class Shakes(Trace):
 
         wait_for(has_learned)
 
+    def learn_port(self, port: int, shake_hands: Callable[[], object]) -> None:
+        """The same until handshakes have this port: the first ones of such a server have none."""
+
+        def is_known() -> bool:
+            shake_hands()
+            return self.printed(f'"port": "{port}"') > 0
+
+        wait_for(is_known)
+
     def _keep(self, text: str) -> None:
         *lines, last = text.splitlines()
         self.singles = [json.loads(line)["handshake"] for line in lines]

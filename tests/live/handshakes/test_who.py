@@ -283,11 +283,7 @@ def test_a_library_that_shows_no_socket_is_seen_to_read_one(
                 ask(plain)
                 context_for(TLS_1_2, "", ()).wrap_socket(plain).close()
 
-        def is_known() -> bool:
-            shake_from("127.0.0.1")
-            return shakes.printed(f'"port": "{running.port}"') > 0
-
-        wait_for(is_known)
+        shakes.learn_port(running.port, lambda: shake_from("127.0.0.1"))
         for source in SOURCES * 3:
             shake_from(source)
         for source in SOURCES[2:]:

@@ -24,7 +24,6 @@ from tests.live.commands.trace import Document, Trace, count, losses, reasons
 from tests.live.servers.named_certificates import bytes_of, certify, make_named_certificate
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.programs import started
-from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -245,12 +244,7 @@ def test_ports_and_peers_of_clients(certificates: Path, either: Path, version: s
         serving(either, pair.certificate, pair.key) as (server, port),
         Shakes(server.pid, options=("--by", "port,peer", "--peer-prefix", "32,128")) as shakes,
     ):
-
-        def is_known() -> bool:
-            ask(port, bad.context(version))
-            return shakes.printed(f'"port": "{port}"') > 0
-
-        wait_for(is_known)
+        shakes.learn_port(port, lambda: ask(port, bad.context(version)))
         for source in SOURCES:
             ask(port, bad.context(version), source=source)
         server.calls()

@@ -37,12 +37,7 @@ def test_ports_and_peers_of_its_clients(certificates: Path, tmp_path: Path) -> N
         envoy(make_certificate("ecdsa", certificates), tmp_path) as server,
         Shakes(server.pid, options=("--by", "port,peer", "--peer-prefix", "32,128")) as shakes,
     ):
-
-        def is_known() -> bool:
-            Client(server.port, TLS_1_3).connect()
-            return shakes.printed(f'"port": "{server.port}"') > 0
-
-        wait_for(is_known)
+        shakes.learn_port(server.port, lambda: Client(server.port, TLS_1_3).connect())
         for source in sources:
             with bad.plain(server.port, source) as plain, bad.context(TLS_1_2).wrap_socket(plain.dup()) as tls:
                 tls.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -73,7 +73,7 @@ def served_at(shakes: Shakes) -> Mapping[int | None, int]:
     return {served.get("port"): served["count"] for served in shakes.document["handshakes"]["certificates"]}
 
 
-@pytest.mark.parametrize(
+each_server = pytest.mark.parametrize(
     ("server", "retry"),
     [
         (nginx_by_retry, "off"),
@@ -83,6 +83,9 @@ def served_at(shakes: Shakes) -> Mapping[int | None, int]:
         (caddy_of, ""),
     ],
 )
+
+
+@each_server
 def test_peers_over_quic_are_their_clients_own_addresses(certificates: Path, root: Path, server: Server, retry: str) -> None:
     """Of several that shake hands at once, whether their addresses are validated before or not, and of those that give up."""
     with (

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.live.commands.handshakes import Shakes, assert_books, endings
-from tests.live.libraries.test_quic import haproxy_by_retry, nginx_by_retry, quic, root
+from tests.live.libraries.test_quic import haproxy_by_retry, quic, root
 from tests.live.quic.relays import RetryCount
-from tests.live.quic.test_quic_peers import RELAYS, TIMES, WHOLE, Server, caddy_of, learn
+from tests.live.quic.test_quic_peers import RELAYS, TIMES, WHOLE, Server, caddy_of, each_server, learn
 from tests.machine import needs_every_tracepoint
 from tests.waiting import wait_for
 
@@ -37,16 +37,7 @@ def facts_of(shakes: Shakes, **labels: str) -> list[int]:
     return [sums[name] for name in OF_RETRIES]
 
 
-@pytest.mark.parametrize(
-    ("server", "retry"),
-    [
-        (nginx_by_retry, "off"),
-        (nginx_by_retry, "on"),
-        (haproxy_by_retry, "off"),
-        (haproxy_by_retry, "on"),
-        (caddy_of, ""),
-    ],
-)
+@each_server
 def test_handshakes_after_a_retry_are_counted(certificates: Path, root: Path, server: Server, retry: str) -> None:
     """Of each client program the first one, at least: to those that come back with a token of nginx's no Retry is sent."""
     with (

@@ -78,20 +78,20 @@ def _make_room_for_who(loaded: Loadable, request: HandshakeRequest, config: ctyp
         most = max(most, singles.most_texts)
     texts = who.ask(loaded, by, request.peer_prefix, most)
     config.most_texts = texts - texts // 8
-    if Label.PORT in by or Label.PEER in by:
+    if asks_for(request, Label.PORT, Label.PEER):
         loaded.resize_map("endpoints", request.in_flight)
     if wants_sockets(request):
         quic.make_room(loaded, request.in_flight)
 
 
-def asks_for(request: HandshakeRequest, label: Label) -> bool:
-    """Whether rows or single handshakes have this label."""
-    return label in (*request.by, *_singles_by(request))
+def asks_for(request: HandshakeRequest, *labels: Label) -> bool:
+    """Whether rows or single handshakes have any of these labels."""
+    return not {*labels}.isdisjoint((*request.by, *_singles_by(request)))
 
 
 def wants_sockets(request: HandshakeRequest) -> bool:
     """Whether it is of use at which ports handshakes come in, or who their peers are."""
-    return bool(request.read_certificates) or asks_for(request, Label.PORT) or asks_for(request, Label.PEER)
+    return bool(request.read_certificates) or asks_for(request, Label.PORT, Label.PEER)
 
 
 def _singles_by(request: HandshakeRequest) -> tuple[Label, ...]:

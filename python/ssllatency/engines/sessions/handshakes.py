@@ -118,8 +118,7 @@ class HandshakeSession:
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=_tracepoints(request), beside=beside)
         self._opened = ExitStack()
         self._watched = _Watched(transport=request.blocking)
-        who = asks_for(request, Label.PORT) or asks_for(request, Label.PEER)
-        self._arrivals = arrivals.Arrivals(self.attachment, wants_sockets=who)
+        self._arrivals = arrivals.Arrivals(self.attachment, wants_sockets=asks_for(request, Label.PORT, Label.PEER))
         self._quic = QuicServers(self.attachment, ports=asks_for(request, Label.PORT), wanted=wants_sockets(request))
         self._windows = PhaseWindows(self.attachment, request.base.budget)
 

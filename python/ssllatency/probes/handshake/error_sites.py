@@ -9,8 +9,9 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Emulation, Machine
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.errors import phrase
-from ssllatency.probes.plan import LARGEST_FRAME, ErrorSite, Probe, Role
+from ssllatency.probes.plan import ErrorSite, Probe, Role
 from ssllatency.probes.sites.entry import Site, entry_site
+from ssllatency.stacks.base import LARGEST_FRAME
 from ssllatency.stacks.phases import ARGUMENTS, ErrorFunction
 
 

@@ -12,7 +12,7 @@ from ssllatency.code.machine import Cost, Emulation, Flow, Instruction
 from ssllatency.code.return_values import NOT_LEFT, ExitValues
 from ssllatency.data_class import dataclass
 from ssllatency.probes.costs import COST_NS
-from ssllatency.probes.plan import LARGEST_FRAME
+from ssllatency.stacks.base import LARGEST_FRAME
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,7 @@ class Woken:
 
     def _bursts(self) -> int:
         hits = int((self.server.cost_ns + self.server.others_ns) / self.server.hit_ns)
-        doublings = (min(hits, HITS - 1) // FIRST_HITS).bit_length()
-        return hits // HITS + doublings
+        return hits // HITS + (hits >= FIRST_HITS)
 
     def run(self, seconds: float) -> None:
         until_s, heard = self.server.now_s + seconds, self._bursts()

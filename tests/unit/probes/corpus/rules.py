@@ -14,7 +14,8 @@ from itertools import pairwise
 from tests.unit.probes.corpus.text import NOT_AN_INSTRUCTION, Call, Operation, Plan, Site
 
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
-from ssllatency.probes.plan import CONDITIONS, CONSTANTS, LARGEST_FRAME, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, CONSTANTS, SslOffsets
+from ssllatency.stacks.base import LARGEST_FRAME
 from ssllatency.stacks.phases import ErrorKind, Phase, Transport
 
 # arch/x86/kernel/uprobes.c: branch_setup_xol_ops and push_setup_xol_ops. By mnemonic, how long the emulated forms are.

@@ -48,7 +48,7 @@ class Phases:
         sites: list[PhaseSites] = []
         missing: list[MissingPart] = []
         found = [self.planner.plan(traced) for traced in functions_of(self.minor) if traced.purpose in _PARTS]
-        bounded = {_operation(users[0].traced) for users in _users_of_keys(found) if all(map(_is_seen, users))}
+        bounded = _bounded_uses(found)
         for planned in found:
             missing += _unseen(planned)
             inner = _is_inner(planned.traced) and _operation(planned.traced) in bounded
@@ -81,14 +81,12 @@ def _is_inner(traced: TracedFunction) -> bool:
     return traced.purpose is Purpose.PRIVATE_KEY and traced.shape is Shape.SPAN
 
 
-def _users_of_keys(found: Sequence[FunctionPlan]) -> Iterator[Sequence[FunctionPlan]]:
-    """By what they do, all functions of the program by which its handshakes use a private key, whatever it is."""
+def _bounded_uses(found: Sequence[FunctionPlan]) -> set[str]:
+    """The uses of a private key that the program's handshakes make, whatever key it is, in functions that are all seen."""
     there = [planned for planned in found if planned.address or planned.inlined_into]
     users = [planned for planned in there if _operation(planned.traced) and not _is_inner(planned.traced)]
-    for operation in ("sign", "decrypt"):
-        of_it = [planned for planned in users if _operation(planned.traced) == operation]
-        if of_it:
-            yield of_it
+    unseen = {_operation(planned.traced) for planned in users if not _is_seen(planned)}
+    return {_operation(planned.traced) for planned in users} - unseen
 
 
 def _is_seen(planned: FunctionPlan) -> bool:

@@ -26,13 +26,12 @@ from operator import attrgetter
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Cost, Flow, Instruction
 from ssllatency.data_class import dataclass
-from ssllatency.stacks.base import fits_cookie
+from ssllatency.stacks.base import LARGEST_FRAME, fits_cookie
 from ssllatency.stacks.go.sites.choose import EntrySite
 
 WORD = 8
 _LONGEST_LINE = 64  # instructions before a `ret`
 _MOST_SLOTS = 8  # of closures, in functions that are looked at; Go's have one or two
-_LARGEST_FRAME = 1 << 16  # bytes, as a site's cookie has room for
 _LOAD = re.compile(r"mov (\w+), qword ptr \[rsp \+ (0x\w+|\d+)\]")
 _CODE = re.compile(r"mov (\w+), qword ptr \[(\w+)\]")
 _CALL = re.compile(r"call (\w+)")
@@ -100,7 +99,7 @@ def _at(
         return None
     (depth,), ((count, error),) = depths, results
     above = (count + WORD, error + WORD)
-    if depth is None or not 0 <= depth < _LARGEST_FRAME - WORD or not fits_cookie(above) or _is_shown(graph, count, error):
+    if depth is None or not 0 <= depth < LARGEST_FRAME - WORD or not fits_cookie(above) or _is_shown(graph, count, error):
         return None
     return DeferredExit(code, calls, tuple(sorted(found.address for found in through)), depth + WORD, above)
 

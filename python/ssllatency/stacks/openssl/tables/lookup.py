@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.stacks.openssl.tables.methods import ec_key_method, rsa_method
-from ssllatency.stacks.openssl.tables.providers import PROPERTIES, Algorithm, algorithms, unreadable
+from ssllatency.stacks.openssl.tables.providers import OF_PRIVATE_KEYS, PROPERTIES, Algorithm, algorithms, unreadable
 from ssllatency.stacks.openssl.unnamed.found import known_of
 from ssllatency.stacks.operation import Operation
 
@@ -18,7 +18,6 @@ class OpenSslTables:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._unreadable: dict[str, bool] = {}
 
     def find(self, operation: Operation) -> Function | None:
         """By its slot in a method table, else by its slots in the provider's tables."""
@@ -60,8 +59,7 @@ class OpenSslTables:
         """Return why it isn't known of a provider in a file of its own; "" where it is, or isn't there."""
         if len(set(self._addresses(operation))) > 1:
             return "its provider has several functions for that"
-        wanted = {slot.operation for slot in operation.providers}
-        unread = not any(each.operation in wanted for each in self._of_its_own) and any(map(self._is_unreadable, wanted))
+        unread = any(slot.operation in self._unreadable for slot in operation.providers)
         return "it can't be read in the file's tables what its provider offers" if unread else ""
 
     def _offered(self, operation: Operation) -> Iterator[tuple[Algorithm, int]]:
@@ -88,14 +86,17 @@ class OpenSslTables:
     def _of_its_own(self) -> tuple[Algorithm, ...]:
         return self._of_provider("")
 
+    @cached_property
+    def _unreadable(self) -> frozenset[str]:
+        """Those of OpenSSL's operations for which it isn't known what the provider of a file of its own offers."""
+        known = {each.operation for each in self._of_its_own}
+        return frozenset(name for name in OF_PRIVATE_KEYS if name not in known and self._is_unreadable(name))
+
     def _is_unreadable(self, operation: str) -> bool:
-        """Whether it isn't known what the provider of a file of its own offers for one of OpenSSL's operations."""
-        if operation not in self._unreadable:
-            try:
-                self._unreadable[operation] = unreadable(self._image, operation)
-            except ElfError:
-                self._unreadable[operation] = True
-        return self._unreadable[operation]
+        try:
+            return unreadable(self._image, operation)
+        except ElfError:
+            return True
 
     def _of_provider(self, properties: str) -> tuple[Algorithm, ...]:
         try:

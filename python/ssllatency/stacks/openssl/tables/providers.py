@@ -69,8 +69,9 @@ def _query_functions(image: Image) -> Iterator[int]:
 
 
 def _offered(image: Image, query: int, operation: str, wanted: str) -> Iterator[Algorithm]:
-    """The algorithms that the provider with this query function offers for `operation`, those with these properties."""
-    table = _table(image, query, operation)
+    """The algorithms that the provider with this query function offers for `operation`, those with these properties. One that
+    isn't set up, as that of FIPS at first, offers none."""
+    table = returned_address(image, query, or_null=True, rsi=OPERATIONS[operation])
     if table is None:
         return
     for entry in range(table, table + MAX_ALGORITHMS * _ALGORITHM_SIZE, _ALGORITHM_SIZE):
@@ -79,16 +80,6 @@ def _offered(image: Image, query: int, operation: str, wanted: str) -> Iterator[
             return
         if wanted in ("", image.text(properties).split(",")[0]):
             yield Algorithm(operation, tuple(image.text(names).split(":")), _functions(image, functions))
-
-
-def _table(image: Image, query: int, operation: str) -> int | None:
-    """The list that the query function returns; a provider that isn't set up, as one of FIPS, returns none."""
-    always = returned_address(image, query, rsi=OPERATIONS[operation])
-    if always is not None:
-        return always
-    lists = set(returned(image, query, rsi=OPERATIONS[operation])) - {0}
-    only = lists.pop() if len(lists) == 1 else None
-    return only if isinstance(only, int) else None
 
 
 def _functions(image: Image, table: int) -> dict[int, int]:
