@@ -76,4 +76,8 @@ def late(certificates: Path, *prefix: str, program: str = sys.executable, held: 
         finally:
             assert process.stdin
             process.stdin.close()
-            process.wait(10)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()  # a test that waits for it for ever would leave it to load the machine of all others
+                raise

@@ -4,9 +4,9 @@
     python user_space.py FOLDER MOUNTPOINT [LIE]
 
 It says "mounted", and serves until it is killed. Stopped (SIGSTOP), it is one that never answers. With a lie it tells
-ssllatency something else than who runs the files:
+ssllatency something else than who runs the files, but never in what the kernel keeps for everyone who maps them:
 
-    a folder   what the files of the same names there have, but for pages that it reads again, as where it maps them
+    a folder   what the files of the same names there have
     fickle     at each read some other bytes
     shrinking  a size that is smaller each time it is asked for
     short      half of what is asked for, and nothing beyond the first megabyte
@@ -31,9 +31,9 @@ _HEADER, _ANSWER = struct.Struct("=IIQQIIII"), struct.Struct("=IiQ")
 _ATTRIBUTES = struct.Struct("=QQQQQQIIIIIIIIII")
 _LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _INIT, _FLUSH, _RELEASE = 1, 2, 3, 14, 15, 26, 25, 18
 _OPENDIR, _RELEASEDIR, _READDIR, _STATFS, _BATCH_FORGET, _INTERRUPT = 27, 29, 28, 17, 42, 36
-_PAGE = 4096
 _ROOT, _BUFFER = 1, 1 << 21
 _DIRECT_IO = 1  # reads of this descriptor ask us each time
+_OF_ONE_READER = 2  # in a read's flags (FUSE_READ_LOCKOWNER): by a process for itself, not for the page cache
 _MNT_DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -43,7 +43,6 @@ class _Server:
         self._files = dict(enumerate(sorted(folder.iterdir()), _ROOT + 1))
         self._numbers = {os.fsencode(path.name): number for number, path in self._files.items()}
         self._device, self._lie, self._asked = device, lie, 0
-        self._pages: set[tuple[int, int]] = set()
 
     def serve(self) -> None:
         while True:
@@ -74,10 +73,9 @@ class _Server:
         if code in (_OPEN, _OPENDIR):
             return struct.pack("=QII", 0, _DIRECT_IO if lie else 0, 0)
         if code == _READ:
-            _, offset, size = struct.unpack_from("=QQI", body)
-            told = (
-                Path(lie) / self._files[node].name if "/" in lie and not self._again(node, offset, size) else self._files[node]
-            )
+            _, offset, size, flags = struct.unpack_from("=QQII", body)
+            lie = lie if flags & _OF_ONE_READER else ""
+            told = Path(lie) / self._files[node].name if "/" in lie else self._files[node]
             with told.open("rb") as file:
                 return self._told(os.pread(file.fileno(), size, offset), offset, lie)
         if code == _READDIR:
@@ -85,13 +83,6 @@ class _Server:
         if code == _STATFS:
             return struct.pack("=QQQQQIIII24x", 0, 0, 0, 0, 0, 4096, 255, 4096, 0)
         return b"" if code in (_FLUSH, _RELEASE, _RELEASEDIR) else errno.ENOSYS
-
-    def _again(self, node: int, offset: int, size: int) -> bool:
-        """Whether these are whole pages that were asked for before."""
-        pages = {(node, at) for at in range(offset, offset + size, _PAGE)}
-        asked = not (offset | size) % _PAGE and bool(pages & self._pages)
-        self._pages |= pages
-        return asked
 
     def _told(self, content: bytes, offset: int, lie: str) -> bytes | int:
         self._asked += bool(lie)
