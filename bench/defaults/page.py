@@ -35,8 +35,8 @@ both: what it takes itself is in the figures. Clients map copies of the librarie
 - *nginx, close*: a full handshake with RSA-2048 for each request.
 - *haproxy*: one thread, which answers itself. *asyncio*: a server of Python. *PostgreSQL*: {sessions} sessions that ask for a
   constant.
-- *a stranger*: a process that only calls SSL_read and SSL_write, without a pause, and isn't traced, beside an idle one that is;
-  by its CPU time a call.
+- *a bystander*: a process that only calls SSL_read and SSL_write, without a pause, and isn't traced, beside an idle one that
+  is; by its CPU time a call.
 
 ## Latency at half load
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what servers and strangers keep while each command runs with nothing but a target: nginx, haproxy, asyncio and
+"""Measures what servers and bystanders keep while each command runs with nothing but a target: nginx, haproxy, asyncio and
 PostgreSQL at full speed, and what clients feel of an nginx at half load. `--work` and `--command` measure a part of it."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from bench.defaults import page, servers
 from bench.defaults.half_load import CLIENTS, HalfLoad
-from bench.defaults.runs import RATE, ServerWork, StrangerWork, commands, some
+from bench.defaults.runs import RATE, BystanderWork, ServerWork, commands, some
 from bench.measuring import command, hits
 from bench.measuring.rounds import Effort, Measured, Work, measure
 from bench.measuring.tracers import AGAIN, BenchError, Tracer
@@ -28,7 +28,7 @@ from bench.measuring.works import CLOSE_EACH, CONNECTIONS, Cpus, build_pump, cho
 from bench.page import machine
 
 KEPT, CLOSE = "nginx, kept connections", "nginx, close"
-TURNS = 2_000_000  # of a stranger: as long as the others are looked at
+TURNS = 2_000_000  # of a bystander: as long as the others are looked at
 
 
 class Bench:
@@ -57,7 +57,7 @@ class Bench:
             "haproxy": (self._server(partial(servers.haproxy, self._directory, self._cpus)), few),
             "asyncio": (self._server(partial(servers.python, self._directory, self._cpus)), few),
             "PostgreSQL": (self._server(partial(servers.postgresql, self._directory, self._cpus)), few),
-            "a stranger": (self._stranger, everything),
+            "a bystander": (self._bystander, everything),
         }
 
     def half_load(self, rate: float) -> Measured:
@@ -71,8 +71,8 @@ class Bench:
     def _server(self, served: Callable[[], AbstractContextManager[servers.Served]]) -> Callable[[], Work]:
         return partial(ServerWork, served, self._directory, self._seconds)
 
-    def _stranger(self) -> StrangerWork:
-        return StrangerWork(build_pump(self._directory), self._cpus.server, self._directory, TURNS)
+    def _bystander(self) -> BystanderWork:
+        return BystanderWork(build_pump(self._directory), self._cpus.server, self._directory, TURNS)
 
     def _measure(self, name: str, work: Work, rows: Sequence[Tracer]) -> Measured:
         def before(number: int) -> None:

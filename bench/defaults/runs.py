@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What servers and strangers keep of their work while a command runs with nothing but a target."""
+"""What servers and bystanders keep of their work while a command runs with nothing but a target."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ServerWork:
         return {COST: 1 / rate, RATE: rate}
 
 
-class StrangerWork:
+class BystanderWork:
     """A pump that makes calls without a pause and isn't traced, while a command traces an idle one of the same libraries."""
 
     def __init__(self, program: Path, cpu: int, directory: Path, turns: int) -> None:
@@ -81,12 +81,12 @@ class StrangerWork:
         """Runs both."""
         with ExitStack() as stack:
             self._idle = stack.enter_context(Pump(self._program, self._cpu))
-            self._stranger = stack.enter_context(Pump(self._program, self._cpu))
+            self._bystander = stack.enter_context(Pump(self._program, self._cpu))
             yield
 
     def untraced(self) -> Sample:
         """What a call takes of its CPU time."""
-        cost_ns = self._stranger.run(self._turns)
+        cost_ns = self._bystander.run(self._turns)
         return {COST: cost_ns, RATE: 1e9 / cost_ns}
 
     def traced(self, tracer: Tracer) -> Sample:
@@ -95,7 +95,7 @@ class StrangerWork:
             return self.untraced()
 
 
-class StrangerBesideTwin(StrangerWork):
+class BystanderBesideTwin(BystanderWork):
     """The same beside a twin: another pump on the same CPU, which makes as many calls at the same time with copies of the
     libraries."""
 
@@ -108,6 +108,6 @@ class StrangerBesideTwin(StrangerWork):
 
     def untraced(self) -> Sample:
         """What a call takes of its CPU time by what one of the twin's takes."""
-        for pump in (self._stranger, self._twin):
+        for pump in (self._bystander, self._twin):
             pump.begin(self._turns)
-        return {COST: self._stranger.took(self._turns) / self._twin.took(self._turns)}
+        return {COST: self._bystander.took(self._turns) / self._twin.took(self._turns)}

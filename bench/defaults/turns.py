@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a server and a stranger keep while `trace`, `handshakes`, `snoop`, `top` or `watch` runs with nothing but a
+"""Measures what a server and a bystander keep while `trace`, `handshakes`, `snoop`, `top` or `watch` runs with nothing but a
 target, in many short turns with and without: what else the machine does from one minute to the next is in both alike."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from bench.defaults import servers
 from bench.defaults.borders import END, START, at_borders
 from bench.defaults.page import kept_pairs
-from bench.defaults.runs import StrangerBesideTwin, some
+from bench.defaults.runs import BystanderBesideTwin, some
 from bench.defaults.twin import BesideTwin, ServerUnderLoad, WorkerUnderLoad
 from bench.measuring import command, hits
 from bench.measuring.intervals import Pair
@@ -32,7 +32,7 @@ _LOADS = (
     ("nginx, close, ECDSA", CLOSE_EACH, "ecdsa"),
 )
 _OTHERS = (("haproxy", servers.haproxy), ("asyncio", servers.python), ("PostgreSQL", servers.postgresql))
-_STRANGER_TURNS = 250_000  # of a stranger and of its twin, together about as long as the others are looked at
+_STRANGER_TURNS = 250_000  # of a bystander and of its twin, together about as long as the others are looked at
 PAGE = """\
 # What the defaults keep, by turns
 
@@ -42,13 +42,13 @@ servers, with wider bounds.
 {machine}
 
 Each command runs with nothing but a target (`-p PID`) for {seconds:g} s, between two times as long without it, {pairs} times
-in turn on the same server under the same load. What is kept is the work that the server, or the stranger, gets done in
+in turn on the same server under the same load. What is kept is the work that the server, or the bystander, gets done in
 the same CPU time of its own, of all its processes, by the mean of just before and just after; with its 95 % interval. The CPU
 time for a request is divided by that of a twin meanwhile: a server on the same CPU, under the same load, with its own copies of
 the libraries: what a busy host takes from one it takes from the other. So other work changes it little, and the CPU time that
 the command itself takes isn't in it. It begins when the command says that it traces. *{again}* is no tracing measured as if it
 were one.
-Servers, clients and the stranger are those of [defaults.md](defaults.md). *close, ECDSA* is *close* with a key on P-256: its
+Servers, clients and the bystander are those of [defaults.md](defaults.md). *close, ECDSA* is *close* with a key on P-256: its
 handshakes take less of the server's own time.
 
 {hits}
@@ -94,7 +94,7 @@ def _works(directory: Path, seconds: float) -> Iterator[tuple[str, Work]]:
     for name, serve in _OTHERS:
         own, other = ServerUnderLoad(partial(serve, directory, cpus)), ServerUnderLoad(partial(serve, beside, cpus, copies))
         yield name, BesideTwin(own, other, directory, seconds)
-    yield "a stranger", StrangerBesideTwin(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
+    yield "a bystander", BystanderBesideTwin(build_pump(directory), cpus.server, directory, _STRANGER_TURNS)
 
 
 def measured(directory: Path, number: int, seconds: float) -> Results:

@@ -30,7 +30,7 @@ class TooManyOpenFiles(SsllatencyError):
     """No more files can be open just now: the same may succeed later."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"{subject} can't be opened, as too many files are open: raise the bound (ulimit -n).")
+        super().__init__(f"{subject} can't be opened, as too many files are open: raise the limit (ulimit -n).")
 
 
 def are_too_many_open(error: BaseException) -> bool:

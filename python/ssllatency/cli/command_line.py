@@ -29,7 +29,7 @@ EXAMPLES = (
     ("ssllatency diff before.jsonl after.jsonl", "and compare it with the next"),
 )
 # STATUS is what a subcommand may end with beside these.
-STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
+STATUSES = "exit status: 0 success, 1 failure, 2 usage error, 130 interrupted before anything was measured"
 OUTPUTS = "Results go to standard output, everything else to standard error."
 
 ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where programs are looked for under sudo
@@ -241,7 +241,7 @@ def _unforeseen(error: Exception) -> str:
         )
     if (lack := _lack(error)) is not None:
         return (
-            f"ssllatency: the system refused what it needs ({lack}): look for its limits (`ulimit -a`, the service's), and try"
+            f"ssllatency: the system refused what it needs ({lack}): check its limits (`ulimit -a`, the service's), and try"
             f" again; {TRACEBACK}=1 shows where."
         )
     text = " ".join(str(error).split())[:_LONGEST]

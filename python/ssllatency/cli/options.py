@@ -171,9 +171,9 @@ def add_budget_options(parser: argparse.ArgumentParser, default: float = DEFAULT
     """The options that bound what tracing may cost, and that lift the bound; `default`: the part that it may take."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--budget", type=budget, default=default, metavar="PERCENT",
-                       help="the most that tracing may cost any process, of its CPU time, at most 3%% where it isn't traced: "
-                            "functions that cost more are watched in windows only, and what they would have shown is estimated "
-                            f"({100 * default:g}%%)")  # fmt: skip
+                       help="the part of its own CPU time that tracing may cost a process, at most 3%% where it isn't traced: "
+                            "functions and phases that would cost more are watched in windows, and estimated; whole handshakes "
+                            f"are all counted, whatever that costs ({100 * default:g}%%)")  # fmt: skip
     group.add_argument("--exact", dest="budget", action="store_const", const=None,
                        help="watch everything all the time, whatever that costs the server and others")  # fmt: skip
 
@@ -238,7 +238,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def add_verbose_option(parser: argparse.ArgumentParser) -> None:
     """The option for all that is known of what tracing has cost."""
     parser.add_argument("-v", "--verbose", action="store_true",
-                        help="say all that is known of what tracing has cost, and whom, in the report")  # fmt: skip
+                        help="report in full what tracing has cost, and which processes paid")  # fmt: skip
 
 
 def add_role_option(parser: argparse._ActionsContainer) -> None:
@@ -272,8 +272,8 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add_role_option(parser)
     group = expert(parser)
     group.add_argument("--max-groups", type=count, default=64, metavar="N",
-                       help='at most N rows for --by, 141 KiB of kernel memory each; the rest count under '
-                            '"other" (64)')  # fmt: skip
+                       help='at most N rows for --by, 141 KiB of kernel memory each; the rest are counted '
+                            'under "other" (64)')  # fmt: skip
     add_peer_prefix_option(parser)
     group.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
                        help="keep up to N handshakes in flight for a process, 750 bytes each; beyond that the oldest are "
@@ -285,7 +285,8 @@ def add_peer_prefix_option(parser: argparse.ArgumentParser) -> None:
     from ssllatency.model.handshakes import PeerPrefix
 
     expert(parser).add_argument("--peer-prefix", type=peer_prefix, default=PeerPrefix(), metavar="IPV4,IPV6",
-                        help="the bits of an address that tell a network, for --by peer; no more is kept (24,56)")  # fmt: skip
+                        help="prefix lengths that make a peer's network for --by peer; no other address bits are kept "
+                             "(24,56)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:

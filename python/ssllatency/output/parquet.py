@@ -21,7 +21,7 @@ def write(name: str, recording: Recording) -> int:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise SsllatencyError("--parquet takes pyarrow: pip install pyarrow.") from None
+        raise SsllatencyError("--parquet needs pyarrow: pip install pyarrow.") from None
     bucket = pyarrow.struct([("index", pyarrow.int32()), ("le_s", pyarrow.float64()), ("calls", pyarrow.int64())])
     columns = {
         "host": pyarrow.string(),

@@ -85,7 +85,7 @@ class Prometheus:
             reason = getattr(error, "reason", None) or error
             raise SsllatencyError(f"{self.name} doesn't answer: {getattr(reason, 'strerror', None) or reason}.") from None
         if len(content) > _MOST_BYTES:
-            raise SsllatencyError(f"{self.name} answers with too much: take a shorter time or longer steps (--step).")
+            raise SsllatencyError(f"{self.name} answers with too much: use a shorter time or longer steps (--step).")
         return self._series(content)
 
     def _refused(self, error: urllib.error.HTTPError) -> SsllatencyError:

@@ -49,8 +49,8 @@ BY_NAME = (
         "libjvm.so",
         unless=("*tcnative*.so*", "libconscrypt*.so*"),  # Tomcat's and Netty's native libraries, and Conscrypt
         doubt="Whether a program on a Java virtual machine does TLS can't be told from outside.",
-        instead="Java's own TLS is compiled while it runs, where no probe can be set; handshakes --jfr has the JVM's"
-        " Flight Recorder tell how many handshakes there were, by version and cipher, and since JDK 25 the time of their"
+        instead="Java's own TLS is compiled while it runs, so that no probe can be set in it; handshakes --jfr asks the JVM's"
+        " Flight Recorder how many handshakes there were, by version and cipher, and since JDK 25 the time of their"
         " signatures and why they fail.",
     ),
     ByName(

@@ -247,8 +247,8 @@ class Follower:
         who = f"{name_of(pid)} {why}"
         if not self._attachment.has_own_links(number):
             self._notes.refuse(
-                f"{who}, but came when all that map {path} had probes, and has them until this run ends: --links process"
-                " spares those that come later."
+                f"{who}, but started when every process that maps {path} was probed already, and has probes until this run"
+                " ends: --links process spares those that come later."
             )
         elif self._links.has(pid, number) and self._attachment.method is Method.PERF:
             self._notes.refuse(f"{who}, but had probes when it executed its program, and has them until this run ends.")

@@ -79,7 +79,7 @@ class _Parser:
         if self._next.text in ("(", ")"):
             self._fail("there are no parentheses: `and` joins before `or` does")
         expected = "`and`, `or` or `for`" if self._over else "`and` or `or`"
-        self._fail(f"here {expected} is expected, or the end")
+        self._fail(f"expected {expected}, or the end")
 
     def _chain(self) -> tuple[Threshold, ...]:
         chain = [self._comparison()]
@@ -93,7 +93,7 @@ class _Parser:
             self._fail(f"a condition has at most {_MOST} comparisons")
         metric = self._metric()
         if self._next.text not in OPERATORS:
-            self._fail(f"here one of {', '.join(OPERATORS)} is expected")
+            self._fail(f"expected one of {', '.join(OPERATORS)}")
         sign = self._take().text
         limit = self._value(metric.figure)
         return Threshold(metric, sign, limit, self._over_s() if self._next.text == "for" else None)
@@ -108,7 +108,7 @@ class _Parser:
             return Metric(subject, figure)
         figure = figure_of(subject, subject.default) if subject.default else None
         if figure is None:
-            self._fail(f"what of {subject.name}: {', '.join(subject.figures)}?")
+            self._fail(f"name a figure of {subject.name}: {', '.join(subject.figures)}")
         return Metric(subject, figure)
 
     def _subject(self) -> MetricSubject:
@@ -125,11 +125,11 @@ class _Parser:
 
     def _refuse_subject(self, words: Sequence[str]) -> NoReturn:
         if not words:
-            self._fail(f"here a measure is expected: {_WHAT_THERE_IS}")
+            self._fail(f"expected a measure: {_WHAT_THERE_IS}")
         first = did_you_mean(words[0], {name.split()[0] for name in self._subjects})
         no_functions = [name for name in self._subjects if "_" not in name]
         meant = did_you_mean(" ".join(words[:2]), no_functions) or first or f"there are {_WHAT_THERE_IS}"
-        self._fail(f"{words[0]} is nothing that is measured here: {meant.rstrip()}")
+        self._fail(f"{words[0]} isn't a measure: {meant.rstrip()}")
 
     def _refuse_figure(self, subject: MetricSubject) -> NoReturn:
         meant = did_you_mean(self._next.text, subject.figures)
@@ -138,7 +138,7 @@ class _Parser:
     def _value(self, figure: MetricFigure) -> float:
         first = self._next
         if first.kind != "number":
-            self._fail(f"here {figure.unit.value} is expected")
+            self._fail(f"expected {figure.unit.value}")
         text = self._take().text
         if self._next.start > first.end and re.fullmatch(_NUMBER, text) and self._is_unit(figure.unit):
             text += self._take().text
@@ -161,7 +161,7 @@ class _Parser:
             text += self._take().text
         over_ns = duration_of(text)
         if over_ns is None or not 1e9 <= over_ns <= _LONGEST_OVER_S * 1e9:
-            self._fail("here a time from 1s to 10m is expected", first, first)
+            self._fail("expected a time from 1s to 10m", first, first)
         return over_ns / 1e9
 
     @property

@@ -40,10 +40,10 @@ _OVERFLOW_NS = 2.0**36  # what is longer than the histogram's last bucket counts
 class Unit(Enum):
     """The unit that a figure is given in, and how its value is written."""
 
-    TIME = "a time with its unit, as 50ms"
-    SHARE = "a percentage, as 5%"
-    RATE = "a number a second, as 100/s"
-    COUNT = "a whole number, as 100"
+    TIME = "a time with its unit, such as 50ms"
+    SHARE = "a percentage, such as 5%"
+    RATE = "a number a second, such as 100/s"
+    COUNT = "a whole number, such as 100"
 
 
 @dataclass(frozen=True)

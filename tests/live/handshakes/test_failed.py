@@ -159,7 +159,7 @@ def logged(log: str) -> Counter[tuple[str, ...]]:
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
 @pytest.mark.parametrize("host", [True, False], ids=["host", "debian 13"])
 def test_what_nginx_logs(certificates: Path, host: bool) -> None:
-    """The same errors by number, library and words; resets, ends and its own time limit too; h2load works meanwhile."""
+    """The same errors by number, library and words; resets, ends and its own timeout too; h2load works meanwhile."""
     root = None if host else foreign.needed(foreign.second_root()).resolve()
     settings = Settings(kinds=("rsa",), curve="X25519", log_level="info", directives="client_header_timeout 2s;", workers=2)
     wrong_name = partial(bad.wrong_name, certificates / "rsa.crt")

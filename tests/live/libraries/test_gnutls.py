@@ -249,4 +249,4 @@ def test_bcc_counts_the_same_and_bpftrace_says_that_it_can_not(server: GnuTlsSer
     words = [PROGRAM, "trace", "-p", str(server.pid), "-d", "1", "--engine", "bpftrace", "--exact"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert done.stderr == "ssllatency: none of the functions can be traced by bpftrace: take another engine.\n"
+    assert done.stderr == "ssllatency: none of the functions can be traced by bpftrace: use another engine.\n"

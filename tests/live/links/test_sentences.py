@@ -60,7 +60,7 @@ def test_near_and_prompt_clients_are_not_to_blame(certificates: Path, version: s
 def test_far_clients_are_told_by_their_round_trips(certificates: Path) -> None:
     (only,) = told(certificates, Stamping(times=TIMES, version="TLSv1_3"), FAR)
     assert only.rule.name == "far_clients"
-    assert "they are far away, as the shortest round trip explains" in only.sentence
+    assert "they are far away, given that the shortest round trip explains" in only.sentence
 
 
 def test_a_version_that_takes_one_more_round_trip_is_told_of_far_clients(certificates: Path) -> None:

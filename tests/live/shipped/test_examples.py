@@ -28,10 +28,10 @@ _VARYING = (
     (r"^ +(?:\((?:on|off) CPU\)|ready to run|rest asleep|losses|peer gone) +\d.*\n", ""),
     (r"^Network and resumption: .*\n(?:[ ].*\n)*\n?", ""),
     (r"^Certificate of .*\n(?:[ ].*\n)*\n?", ""),  # wrapped where its numbers end
-    (r"^Lost:\n\n", ""),  # nothing else
+    (r"^Lost or uncertain:\n\n", ""),  # nothing else
     # Who else maps the libraries, in the words of any version.
     (r"^(?:ssllatency|Note): (?:The probes cost )?\d+ other process.*\n(?:[ ].*\n)*\n?", ""),
-    (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
+    (r"^(?:Cost of tracing|Processes that aren't traced|BPF programs at tracepoints)\b.*\n(?:[ ].*\n)*\n?", ""),
     (r"^OpenSSL .* processors$", "OpenSSL, Linux, processors"),
     (r"^\S+, kernel \S+, (.*) from \S+$", r"host, kernel, \1"),
     (r"\|[▞█▓▤▥▒·:░○]+\|", "|bar|"),
@@ -62,9 +62,9 @@ _PERHAPS = {
     "wait: peer or server",
     "wait: peer window",
     "wait: unknown",
-    "Of it in calls",
+    "Of that, in calls",
     "Different",
-    "Lost",
+    "Lost or uncertain",
     "Note",
     "Cost of tracing",
 }

@@ -168,7 +168,7 @@ def test_many_are_few_lines_and_the_untold_are_said() -> None:
     text = render(measured(*ones, served(None), untold=1, pending=1))
     assert text.count("Certificate of a.example") == 4
     assert "6 more certificates, none of which is known to expire earlier." in text
-    assert "Certificates: those of 2 full handshakes aren't told." in text
+    assert "Certificates: those of 2 full handshakes aren't listed." in text
     assert "Certificate" not in render(measured())
 
 

@@ -112,5 +112,5 @@ def test_without_pyarrow_one_sentence(
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     assert run(["merge", *hosts, "--parquet", str(tmp_path / "out.parquet")]) == 1
-    assert "--parquet takes pyarrow" in capsys.readouterr().err
+    assert "--parquet needs pyarrow" in capsys.readouterr().err
     assert not (tmp_path / "out.parquet").exists()

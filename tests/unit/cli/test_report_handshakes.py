@@ -76,7 +76,7 @@ def test_what_is_true_of_both_is_said_once(capsys: pytest.CaptureFixture[str], t
     kept.write_text(to_json(troubled))
     assert run(["report", str(kept)]) == 0
     report = capsys.readouterr().out
-    for words in ("Traced: ", "Not traced:", "Lost:", "Cost of tracing: ", "Note: ", "SSL_peek"):
+    for words in ("Traced: ", "Not traced:", "Lost or uncertain:", "Cost of tracing: ", "Note: ", "SSL_peek"):
         assert report.count(words) == 1, words
     assert "@hist[SSL_" in report
 

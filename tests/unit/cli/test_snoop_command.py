@@ -163,6 +163,6 @@ def test_what_was_missed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         "6 handshakes shown.",
         "2 handshakes had begun and not ended.",
         "Note: Handshakes whose beginning was not seen, and that aren't counted: 3.",
-        "Lost:",
+        "Lost or uncertain:",
         "  5 records dropped because a ring buffer was full",
     ]

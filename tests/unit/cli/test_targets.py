@@ -175,7 +175,7 @@ def test_alone_without_root_or_without_tracing(capsys: pytest.CaptureFixture[str
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(first_look, "look", refuse)
-    for euid, said, sudo in ((1000, "as root it shows", "sudo "), (0, "There is no process 10.", "")):
+    for euid, said, sudo in ((1000, "run it as root", "sudo "), (0, "There is no process 10.", "")):
         monkeypatch.setattr(os, "geteuid", lambda euid=euid: euid)
         assert run([]) == 0
         printed = capsys.readouterr()

@@ -214,7 +214,7 @@ def test_the_readmes_costs_are_the_benchmarks() -> None:
     pump, kept, closed = (
         rows(page, heading) for heading in ("In a TLS pump", "In one nginx worker, keep", "In one nginx worker, Conn")
     )
-    names = {"empty programs at the same sites": "empty programs (the floor)"}
+    names = {"empty programs at the same sites": "empty programs (the floor)", "ssllatency trace": "ssllatency"}
     told = {row[0]: row[1:] for row in map(cells, readme.splitlines()) if len(row) == 4 and row[1].startswith("+")}
     assert told
     for name, (added, keep_alive, close) in told.items():

@@ -117,7 +117,7 @@ def test_facts_come_back_and_reports_say_the_same_of_them() -> None:
 def test_work_for_peers_that_had_left_is_told() -> None:
     local, found = interval_of(0, [LEFT] * 60).handshakes, history(counted([LEFT] * 60))
     assert local
-    (of_local,), (of_found,) = ([text for text in diagnose(of) if "work in vain" in text] for of in (local, found))
+    (of_local,), (of_found,) = ([text for text in diagnose(of) if "came to nothing" in text] for of in (local, found))
     assert of_found == of_local
     assert "in 60 a call began after the peer had left" in of_found
 

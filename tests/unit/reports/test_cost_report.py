@@ -34,7 +34,7 @@ def test_one_sentence_says_the_share_and_what_a_hit_takes() -> None:
 
 def test_what_is_not_known_is_said_to_be_missing() -> None:
     assert cost_sentences(replace(COST, run_ns=None)) == [
-        "Cost of tracing: at least 1.0 % of the traced processes' CPU time (1000 probe hits, 500 ns each beside the BPF"
+        "Cost of tracing: at least 1.0 % of the traced processes' CPU time (1000 probe hits, 500 ns each without the BPF"
         " programs' own run time, which isn't known), excluding cache effects."
     ]
     assert cost_sentences(replace(COST, cpu_ns=None)) == [
@@ -62,15 +62,15 @@ def test_others_are_named_up_to_a_number_of_them() -> None:
 
 def test_programs_elsewhere_are_told_of() -> None:
     assert cost_sentences(replace(COST, elsewhere_ns=3_000_000))[1:] == [
-        "Programs that aren't at probes took 3.00 ms of CPU time on the whole machine."
+        "BPF programs at tracepoints, not probes, took 3.00 ms of CPU time on the whole machine."
     ]
 
 
 def test_what_the_processes_show_is_told_beside_it() -> None:
     assert cost_sentences(replace(COST, seen_ns=1_000_000)) == [
         "Cost of tracing: 1.4 % of the traced processes' CPU time (1000 probe hits, 700 ns each).",
-        "With cache effects it was 2.0 %, by the processes' CPU time for each system call before, while and"
-        " after they were traced.",
+        "With cache effects it was 2.0 %, estimated from the processes' CPU time per system call before, during and"
+        " after tracing.",
     ]
 
 
@@ -84,7 +84,8 @@ def test_one_line_has_all_that_matters() -> None:
     assert cost_line(COST) == f"{own} (excluding cache effects)."
     assert cost_line(replace(COST, seen_ns=1_000_000)) == f"{own} (2.0 % with cache effects)."
     others = replace(COST, other_hits=20, other_ns=14_000, elsewhere_ns=5)
-    assert cost_line(others) == f"{own.replace('traced processes', 'targets')} (excluding cache effects), 14.0 us of others'."
+    targets = own.replace("traced processes", "targets")
+    assert cost_line(others) == f"{targets} (excluding cache effects), 14.0 us of others'."
     assert len(cost_line(others)) <= WIDTH, "one line"
     assert cost_line(replace(others, hits=0)) == "Cost of tracing: 14.0 us of CPU time of other processes."
 
@@ -103,7 +104,7 @@ def test_the_report_ends_with_it() -> None:
     assert lines[0].startswith("Cost of tracing: 1.4 % of the targets' CPU time")
     verbose = render(costly, Page(verbose=True))
     assert "1000 probe hits, 700 ns each" in verbose
-    assert "Programs that aren't at probes took 3.00 ms" in verbose
+    assert "BPF programs at tracepoints, not probes, took 3.00 ms" in verbose
 
 
 def test_what_stands_on_the_terminal_already_is_not_said_again() -> None:

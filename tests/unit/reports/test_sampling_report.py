@@ -113,8 +113,8 @@ def test_what_the_estimates_follow_is_said() -> None:
     [sentence] = sampling_sentences([replace(SAMPLING, scaled_by=Basis.IO_CALLS, estimates=(slow,), dearer=2.3)])
     assert sentence.endswith(
         " Estimates follow the processes' read and write system calls, as these do less while they are watched. Calls took"
-        " longer than they would have unwatched: of p99 only the upper bound is known. A hit cost 2.3 times what was measured,"
-        " by which the budget was kept."
+        " longer than they would have unwatched: for p99 only an upper bound is known. A hit cost 2.3 times what was measured"
+        " at the start; the budget was kept by the higher figure."
     )
     [row] = sampling_rows([replace(SAMPLING, estimates=(slow,))])
     assert row.cells[1] == "at most 9.00 us"

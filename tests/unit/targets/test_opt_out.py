@@ -263,7 +263,7 @@ def test_where_no_descriptor_is_left_nobody_can_tell(
         monkeypatch.setattr(opt_out, "has_variable", lambda *_: False)
     for call in ("open", "readlink", "read_text", "read_bytes"):
         monkeypatch.setattr(Path, call, Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
-    with pytest.raises(TooManyOpenFiles, match="raise the bound"):
+    with pytest.raises(TooManyOpenFiles, match="raise the limit"):
         has_opted_out(7, postgres)
 
 

@@ -32,7 +32,7 @@ SUMMARY = "list the processes that use TLS, in which container, and whether they
 EXAMPLES = (
     ("ssllatency targets", "every process on this host that uses TLS"),
     ("ssllatency targets --container web --json", "of one container, as JSON"),
-    ("ssllatency targets -d 10s", "which of them shake hands, and the certificates that they serve"),
+    ("ssllatency targets -d 10s", "how many handshakes each makes, and the certificates that it serves"),
 )
 _GOES = ("LINKED", "CONTAINER", "LISTENS")  # columns that are left out where there is no room, the first first
 _LOOK_S = 2.0
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_target_options(parser)
     parser.add_argument(
         "-d", "--duration", type=options.seconds, metavar="TIME",
-        help="also count the handshakes of those that listen, for this time, by probes that are gone then: how many a second, "
-        "how many failed, and which certificates were served",
+        help="also count handshakes of listening processes for this long, with probes that are removed afterwards: how many "
+        "a second, how many failed, and which certificates were served",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-targets/1")
 
@@ -127,7 +127,7 @@ def _first_look(surveyed: Survey) -> Mapping[int, Seen]:
     if not (families := _listening(surveyed)):
         return {}
     if os.geteuid() != 0:
-        tell("as root it shows how many handshakes a second each of them has, too.")
+        tell("run it as root to see their handshakes per second as well.")
         return {}
     try:
         look = _look(families, _LOOK_S)
@@ -147,7 +147,7 @@ def _look(families: Sequence[listing.ProcessFamily], seconds: float) -> FirstLoo
     options.add_attaching_options(parser)
     options.add_budget_options(parser)
     measuring = parser.parse_args(["--by", "process", "--max-groups", str(first_look.MOST_ROWS)])
-    tell_line(f"Counting their handshakes for {seconds:g} s, by probes that are gone then ... Ctrl-C ends it sooner.")
+    tell_line(f"Counting their handshakes for {seconds:g} s, with probes that are then removed ... Ctrl-C ends it sooner.")
     return first_look.look([pid for family in families for pid in family.pids], measuring, seconds)
 
 

@@ -21,7 +21,7 @@ from ssllatency.reports.rows.compared import change_words
 from ssllatency.reports.text import diff as diff_text
 from ssllatency.reports.text.diff_rows import subject_words
 
-SUMMARY = "compare two recorded measurements: what changed, for whom, and whose time it is"
+SUMMARY = "compare two recorded measurements: what changed, for whom, and which part accounts for it"
 EXAMPLES = (
     ("ssllatency diff before.jsonl after.jsonl", "what changed, and whether it is more than noise"),
     ("ssllatency diff before.jsonl after.jsonl --html page.html", "the same as a page"),
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-over", type=percentage, metavar="PERCENT",
                         help="exit with 3 if handshakes or a function got slower by more than this, beyond noise")  # fmt: skip
     history.add_options(parser).add_argument(
-        "--against", metavar="TIME", type=seconds, help="compare with as long a time so much earlier (7d)"
+        "--against", metavar="TIME", type=seconds, help="compare with a period of the same length this much earlier, such as 7d"
     )
 
 

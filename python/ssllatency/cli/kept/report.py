@@ -34,10 +34,10 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     parser.add_argument("file", metavar="FILE", nargs="?",
-                        help="a recording, or documents of schema ssllatency/1, - for standard input; or the folder of "
-                        "`watch`, whose newest is taken")  # fmt: skip
+                        help="a recording, or documents of schema ssllatency/1, - for standard input; or a folder "
+                        "that `watch` writes to: its newest recording")  # fmt: skip
     parser.add_argument("--at", metavar="TIME", type=history.moment,
-                        help="of a folder, the recording of that time, or the last one before it")  # fmt: skip
+                        help="for a folder: the recording of that time, or the last one before it")  # fmt: skip
     parser.add_argument("--by-process", action="store_true", help="print a section for each process")
     parser.add_argument("--intervals", action="store_true", help="print a report for each interval instead of one for all")
     options.add_verbose_option(parser)

@@ -36,20 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_target_options(parser)
     group = parser.add_argument_group("metrics")
     group.add_argument("--listen", metavar="ADDRESS:PORT", default=_LISTEN,
-                       help=f'where /metrics is ({_LISTEN}); "{_NOWHERE}": nowhere')  # fmt: skip
+                       help=f'address that serves /metrics ({_LISTEN}), or "{_NOWHERE}"')  # fmt: skip
     group.add_argument("--web-config", metavar="FILE", default="",
                        help="TLS and basic authentication, in the format of Prometheus' exporter-toolkit")  # fmt: skip
     group.add_argument("--otlp", metavar="URL", default="",
                        help="send metrics to this OTLP receiver over HTTP (what OTEL_EXPORTER_OTLP_ENDPOINT says)")  # fmt: skip
-    group.add_argument("--user", metavar="NAME", default="nobody", help="the user that speaks to the network (nobody)")
+    group.add_argument("--user", metavar="NAME", default="nobody", help="user that the network process runs as (nobody)")
     group.add_argument("--max-series", type=options.whole, default=_MOST_SERIES, metavar="N",
-                       help=f"at most N series; others count in one overflow series a metric ({_MOST_SERIES})")  # fmt: skip
+                       help="at most N series; the rest are counted in one overflow series per metric "
+                            f"({_MOST_SERIES})")  # fmt: skip
     group.add_argument("--linger", type=options.seconds, default=_LINGER_S, metavar="TIME",
-                       help="show a service for so long after its last process has ended (5m)")  # fmt: skip
+                       help="keep showing a service for this long after its last process has ended (5m)")  # fmt: skip
     options.add_role_option(parser)
     parser.add_argument("--max-groups", type=options.count, default=_MOST_ROWS, metavar="N",
-                        help="tell at most N combinations of process, version and resumption apart at a time, 141 KiB of "
-                             f"kernel memory each; the rest count together ({_MOST_ROWS})")  # fmt: skip
+                        help="distinguish at most N combinations of process, version and resumption at a time, 141 KiB of "
+                             f"kernel memory each; the rest are counted together ({_MOST_ROWS})")  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.room, default=_IN_FLIGHT, metavar="N",
                         help="keep up to N handshakes in flight for a process, 750 bytes each; beyond that the oldest are "
                              f"dropped ({_IN_FLIGHT})")  # fmt: skip

@@ -42,10 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_report_options(parser)
     options.add_measuring_options(parser)
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
-                        help="print each handshake that took at least this long (50ms) and its queue, as it ends")  # fmt: skip
+                        help="print each handshake whose client waited at least this long, such as 50ms, as it ends, with its "
+                             "queue")  # fmt: skip
     parser.add_argument("--jfr", action="store_true",
-                        help="instead of probes have the Flight Recorder of Java virtual machines tell of Java's own TLS: "
-                             "a recording is begun in them, and ended after -d")  # fmt: skip
+                        help="measure Java's own TLS by the JVM's Flight Recorder instead of probes: a recording is started in "
+                             "each JVM, and stopped after -d")  # fmt: skip
     options.add_fail_option(parser, "handshake")
     options.add_attaching_options(parser)
     options.add_budget_options(parser)
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_by_flight_recorder(selection: Selection, arguments: argparse.Namespace) -> int:
     if arguments.duration is None:
-        raise SsllatencyError("--jfr takes a time: add -d, as -d 10.", 2)
+        raise SsllatencyError("--jfr needs a duration: add one, such as -d 10.", 2)
     given = [name for name in _NOT_BY_JFR if getattr(arguments, name)]
     if given or arguments.interval:
         option = f"--{given[0].replace('_', '-')}" if given else "-i"

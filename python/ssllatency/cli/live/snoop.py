@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints one line for each TLS call as it ends: who made it, what it returned, how long it took, and why it failed or
-asked to be called again; or, with --handshakes, one for each whole handshake: what its client waited, and whose time that was.
-Ends after -d seconds or --count lines, on Ctrl-C or SIGTERM."""
+asked to be called again; or, with --handshakes, one for each whole handshake: how long its client waited, and where that time
+went. Ends after -d seconds or --count lines, on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = (
     ("ssllatency snoop -p 812 --function 'rsa_*' --count 100 --json", "a hundred private-key operations, as JSON"),
     (
         "ssllatency snoop -p 812 --handshakes --min 50ms",
-        "each handshake whose client waits 50 ms or more, and whose time that is",
+        "each handshake whose client waits 50 ms or more, and where that time goes",
     ),
 )
 # How calls or handshakes end.
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     parser.add_argument("--handshakes", action="store_true",
-                        help="print one line for each handshake instead: what its client waited, and where that time went: the "
-                             "server's own queue, the peer and the network, an offload, or the calls")  # fmt: skip
+                        help="print one line for each handshake instead: how long its client waited, and where that time went: "
+                             "the server's own queue, the peer and the network, an offload, or the calls")  # fmt: skip
     group = parser.add_argument_group("filters")
     group.add_argument("--function", action="append", metavar="NAME",
                        help="only calls of this function, or of those that match a shell pattern; repeatable")  # fmt: skip
@@ -52,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after N lines")
     parser.add_argument("--by", type=options.who, default=(), metavar="LABEL,…",
-                        help="add who shook hands to handshakes, and to calls that end one: sni, alpn, port, peer")  # fmt: skip
+                        help="add who the peer was to handshakes, and to calls that end one: sni, alpn, port, "
+                             "peer")  # fmt: skip
     options.add_peer_prefix_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options.expert(parser).add_argument("--buffer", type=options.whole, default=call_sources.RING_BYTES >> 10, metavar="KIB",

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="where r records to (ssllatency-DATE-TIME.jsonl in the current folder)")  # fmt: skip
     options.add_role_option(parser)
     parser.add_argument("--max-groups", type=options.count, default=_MOST_GROUPS, metavar="N",
-                        help="tell at most N kinds of handshakes apart, 141 KiB of kernel memory each; the rest is \"other\" "
+                        help="distinguish at most N kinds of handshakes, 141 KiB of kernel memory each; the rest is \"other\" "
                              f"({_MOST_GROUPS})")  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.room, default=131072, metavar="N",
                         help="keep up to N handshakes in flight for a process (131072)")  # fmt: skip

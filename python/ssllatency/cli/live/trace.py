@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hist", type=options.linear_range, default=LinearRange(), metavar="MIN:MAX:STEP",
                         help="range and step of the linear histogram in microseconds (0:1000:200)")  # fmt: skip
     options.expert(parser).add_argument("--max-processes", type=options.count, default=256, metavar="N",
-                        help='tell at most N processes apart; the rest count under "other" (256)')  # fmt: skip
+                        help='distinguish at most N processes; the rest are counted under "other" (256)')  # fmt: skip
     options.add_fail_option(parser, "function")
     options.add_attaching_options(parser)
     options.add_engine_option(parser)

@@ -22,7 +22,7 @@ from ssllatency.watch.action import Action
 from ssllatency.watch.condition import ThresholdValue, joined
 from ssllatency.watch.watching import INTERVAL_S, Bounds, Incident, Watcher
 
-SUMMARY = "record what was before and after, whenever a condition holds"
+SUMMARY = "record the time before and after a condition begins to hold"
 EXAMPLES = (
     (
         "ssllatency watch --port 443 --when 'handshake p99 > 50ms for 10s' -o slow",
@@ -47,15 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--functions", action="store_true",
                         help="record the calls of functions too, where the condition is about handshakes alone")  # fmt: skip
     parser.add_argument("--before", type=options.seconds, default=_BEFORE_S, metavar="TIME",
-                        help="record so much of the time before the condition holds (2m)")  # fmt: skip
+                        help="record this much of the time before the condition holds (2m)")  # fmt: skip
     parser.add_argument("--after", type=options.seconds, default=_AFTER_S, metavar="TIME",
-                        help="and so much of the time after it began to (30s)")  # fmt: skip
+                        help="and this much after it began to hold (30s)")  # fmt: skip
     parser.add_argument("--quiet", type=options.seconds, default=_QUIET_S, metavar="TIME",
                         help="an incident is over when the condition hasn't held for this time (1m)")  # fmt: skip
     parser.add_argument("--keep", type=options.count, default=_KEEP, metavar="N",
                         help=f"keep the newest N recordings in the folder ({_KEEP})")  # fmt: skip
     parser.add_argument("--keep-mib", type=options.whole, default=_KEEP_MIB, metavar="MIB",
-                        help=f"and no more than so many MiB of them ({_KEEP_MIB})")  # fmt: skip
+                        help=f"and at most this many MiB of them ({_KEEP_MIB})")  # fmt: skip
     parser.add_argument("--run", dest="command", metavar="COMMAND",
                         help="run this command after each incident, without a shell; the variable SSLLATENCY_RECORDING names "
                              "the file")  # fmt: skip

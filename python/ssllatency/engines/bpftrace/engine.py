@@ -42,7 +42,7 @@ class BpftraceEngine:
     def attach(self, request: Request) -> BpftraceSession:
         """Attaches all probes of the request or none."""
         if request.wait and not request.everyone:
-            raise AttachError("bpftrace follows no process that starts later, so it can't --wait: take another engine.")
+            raise AttachError("bpftrace follows no process that starts later, so it can't --wait: use another engine.")
         session = BpftraceSession(request)
         try:
             session.attach()
@@ -64,7 +64,7 @@ class BpftraceSession:
         self._check_code()
         if request.spares:
             raise AttachError(
-                "bpftrace sets its probes in all processes that map a file, also where code was changed: take another engine."
+                "bpftrace sets its probes in all processes that map a file, also where code was changed: use another engine."
             )
         self._operations = operations_of(self._request.images)
         self._span = Span()
@@ -73,7 +73,7 @@ class BpftraceSession:
         self._earlier: dict[collect.Key, tuple[int | None, int | None]] = {}
         self._probes = sum(len(bpftrace_script.sites(image)) for image in self._request.images)
         if not self._probes:
-            raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
+            raise AttachError("none of the functions can be traced by bpftrace: use another engine.")
         self._opened = ExitStack()
 
     def attach(self) -> None:

@@ -57,7 +57,7 @@ def version(path: str) -> tuple[int, int]:
     done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_READ_TIMEOUT_S, check=False)
     version = re.match(r"bpftrace v(\d+)\.(\d+)", done.stdout)
     if not version:
-        raise SsllatencyError(f"{path} doesn't tell its version: take another engine.")
+        raise SsllatencyError(f"{path} doesn't report its version: use another engine.")
     return int(version[1]), int(version[2])
 
 
@@ -106,11 +106,11 @@ class Bpftrace:
         while (line := self._line(deadline)) is not None:
             if line is _SILENCE:
                 late = f"bpftrace didn't set its probes within {_ATTACH_TIMEOUT_S:.0f} s and {self._said()}"
-                raise SsllatencyError(f"{late} Try again when the machine is less busy, or take another engine.")
+                raise SsllatencyError(f"{late} Try again when the machine is less busy, or use another engine.")
             if line.get("type") == "attached_probes":
                 told = line["data"]["probes"]
             if line.get("data") == f"{READY}\n" and told != self._probes:
-                raise AttachError(f"bpftrace set {told} of {self._probes} probes: take another engine.")
+                raise AttachError(f"bpftrace set {told} of {self._probes} probes: use another engine.")
             if line.get("data") == f"{READY}\n":
                 self._directory.cleanup()  # all is read; nothing stays even if we are killed from here on
                 return

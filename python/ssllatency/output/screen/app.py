@@ -82,10 +82,10 @@ class TopApp(App[None]):
         Binding("shift+tab", "view(-1)", "previous view", priority=True),
         Binding("less_than_sign,comma", "sort(-1)", "order by the column to the left"),
         Binding("greater_than_sign,full_stop", "sort(1)", "order by the column to the right"),
-        Binding("i", "invert", "the other way round"),
+        Binding("i", "invert", "reverse the order"),
         Binding("slash,f4", "filter", "filter"),
         Binding("escape", "all", "all rows"),
-        Binding("w", "window", "what rows are of"),
+        Binding("w", "window", "the time that rows cover"),
         Binding("enter", "detail", "detail"),
         Binding("s", "snoop", "snoop"),
         Binding("r", "record", "record"),
@@ -213,7 +213,7 @@ class TopApp(App[None]):
         self._choose(self._choice.sorted_by(step))
 
     def action_invert(self) -> None:
-        """Orders the rows the other way round."""
+        """Reverses the order of the rows."""
         self._choose(replace(self._choice, ascending=not self._choice.ascending))
 
     def action_window(self) -> None:

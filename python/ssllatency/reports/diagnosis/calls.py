@@ -91,7 +91,7 @@ def assists(case: Case) -> Evidence | None:
     slowest_ns, weight = case.slowest_ns(Part.ASSISTS), case.weight(Part.ASSISTS)
     if not case.is_much(_ASSISTS_FLOOR_NS, times_ns, _ASSISTS, slowest_ns, weight):
         return None
-    words = "goroutines in handshakes help collections of garbage, before they may allocate"
+    words = "is spent by goroutines in handshakes assisting the garbage collector before they may allocate"
     return Evidence(f"{case.of_wait(times_ns)} {words}", case.share(Part.ASSISTS))
 
 

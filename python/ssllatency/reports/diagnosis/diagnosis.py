@@ -46,7 +46,7 @@ def conclusion(handshakes: Handshakes, duration_s: float | None = None) -> list[
 def calm(successful: int) -> str:
     """Return what is said of so many successful handshakes where no rule speaks."""
     if successful < FEWEST:
-        return f"Too few successful handshakes to tell what is slow: {successful}, of {FEWEST} that it takes."
+        return f"Too few successful handshakes to tell what is slow: {successful}, and {FEWEST} are needed."
     return f"Nothing stands out in {counted(successful, 'successful handshake')}."
 
 

@@ -53,8 +53,8 @@ REASONS_OF_PROGRAMS = REASONS | {
 }
 ALERTS = {
     "unknown ca": "the peers don't trust this certificate's issuer, or its chain is sent incomplete",
-    "bad certificate": "the peers turn this certificate down",
-    "certificate unknown": "the peers turn this certificate down",
+    "bad certificate": "the peers reject this certificate",
+    "certificate unknown": "the peers reject this certificate",
     "certificate expired": "the peers consider this certificate expired",
     "certificate revoked": "the peers consider this certificate revoked",
     "unsupported certificate": "the peers can't use a certificate of this kind",
@@ -81,10 +81,11 @@ def work_in_vain(case: Case) -> Evidence | None:
         return None
     key_ns = _sum([*given_up, *failed], Part.PRIVATE_KEY)
     key = f", {share(key_ns, vain_ns)} of that in the private key" if key_ns >= MOST * vain_ns else ""
-    much = f"{share(vain_ns, whole_ns)} of the time in calls, {duration(vain_ns)} in all{key}, was work in vain"
+    much = f"{share(vain_ns, whole_ns)} of the time in calls, {duration(vain_ns)} in all{key}, was spent on handshakes that"
+    much += " came to nothing"
     ended = f"{number[Ending.ABANDONED]} handshakes were abandoned and {number[Ending.FAILURE]} failed"
     after = f"; in {seen} a call began after the peer had left" if seen else ""
-    step = "" if case.is_server else "Look at what these waited for first, and at this program's own time limit."
+    step = "" if case.is_server else "Look at what these waited for first, and at this program's own timeout."
     return Evidence(f"{much}: {ended}{after}", _weight_of_left(case), step)
 
 

@@ -54,7 +54,7 @@ def slow_clients(case: Case) -> Evidence | None:
         return None
     if not case.is_much(PEER_FLOOR_NS, waits_ns - trips_ns, 0):
         return None
-    network = "the network delays" if case.fact(Fact.SOCKET) else "the network delays or loses"
+    network = "the network delays them" if case.fact(Fact.SOCKET) else "the network delays them or loses packets"
     evidence = _waits(case, f"the {case.peers} take their time, or {network}, {_explained(case)}; ")
     return evidence if case.is_server else replace(evidence, step=_CAPTURE)
 
@@ -146,7 +146,7 @@ def _waits(case: Case, why: str) -> Evidence:
 
 
 def _explained(case: Case) -> str:
-    return f"as the shortest round trip explains {share(case.ns(Part.ROUND_TRIPS), case.ns(*_WAITS))} of that"
+    return f"given that the shortest round trip explains {share(case.ns(Part.ROUND_TRIPS), case.ns(*_WAITS))} of that"
 
 
 def _own_part(case: Case) -> str:

@@ -35,7 +35,7 @@ def software_fallback(case: Case) -> Evidence | None:
     if ratio(offload.software, everything) < MANY_IN_SOFTWARE:
         return None
     much = f"{share(offload.software, everything)} of the private-key operations ({offload.software})"
-    sentence = f"{offload.engine} is there, but {much} are done by OpenSSL itself: they aren't offloaded"
+    sentence = f"{offload.engine} is loaded, but {much} are done by OpenSSL itself: they aren't offloaded"
     return Evidence(sentence, counted_weight(ratio(offload.software, everything), MANY_IN_SOFTWARE))
 
 

@@ -238,7 +238,8 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         resumption.tickets_refused,
-        "Give all servers and workers the same ticket keys, and keep the last ones until their tickets are too old.",
+        "Give all servers and workers the same ticket keys, and keep the previous keys until the tickets"
+        " made with them have expired.",
         "resumption-doesnt-work",
         Subject.RESUMPTION,
         About.FAULT,
@@ -286,7 +287,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         failures.abandoned,
-        "The mean time tells a time limit from impatient clients; `--by peer` shows whose they are.",
+        "The mean time shows whether it is a timeout or impatient clients; `--by peer` shows whose they are.",
         "clients-leave",
         Subject.LEFT,
         About.FAILURES,

@@ -118,7 +118,7 @@ def _phases(
         inner = [
             Bar(f"{name}, in calls", mean_ns(averaged, PHASES), parts) for name, averaged in zip(names, groups, strict=True)
         ]
-        blocks.insert(1, PlotBlock(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
+        blocks.insert(1, PlotBlock(bars("calls", inner, "Of that, the time in calls", "The time in calls, drawn larger.")))
     blocks.append(Tabular(html_handshakes.parts(group, former, comparison, parts)))
     blocks += [Sentences(facts)] if facts else []
     return PageSection("phases", "Where the time goes", blocks)

@@ -94,7 +94,7 @@ def unseen(whole: Snapshot) -> list[str]:
     """Sentences about what was lost, what was still under way, and what tracing has cost."""
     handshakes = whole.handshakes
     return [
-        *([f"Lost: {phrase}." for phrase in loss_rows.losses(whole.losses, handshakes)] or ["Nothing was lost."]),
+        *([f"Lost or uncertain: {phrase}." for phrase in loss_rows.losses(whole.losses, handshakes)] or ["Nothing was lost."]),
         *loss_rows.calls_in_flight(whole.in_flight),
         *(loss_rows.handshakes_in_flight(handshakes.in_flight) if handshakes else ()),
         *sampling_sentences(whole.sampling),

@@ -27,7 +27,7 @@ def handshake_words(comparison: Comparison) -> str:
         "The client of the mean successful handshake waits" if comparison.client_wait else "The mean successful handshake takes"
     )
     both = f"{subject} {duration(change.before)} before and {duration(change.after)} after"
-    bounds = f", 95 % sure between {interval(change)}" if change.low is not None else ""
+    bounds = f", 95 % confidence interval {interval(change)}" if change.low is not None else ""
     sentence = f"{both} ({percent(change.ratio)}{bounds}): {_verdict(change, comparison.intervals)}."
     if largest:
         most = f"{PARTS[largest.part]}, {with_sign(largest.change_ns)} of {with_sign(change.after - change.before)}"

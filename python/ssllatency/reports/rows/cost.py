@@ -37,8 +37,8 @@ def cost_sentences(cost: TracingCost | None) -> list[str]:
         sentences.append(f"Cost of tracing: {_paid(cost)} ({counted(cost.hits, 'probe hit')}, {_each(cost)}){beyond}.")
     if cost.seen_ns is not None and cost.cpu_ns:
         sentences.append(
-            f"With cache effects it was {share(cost.seen_ns, cost.cpu_ns)}, by the processes' CPU time for each"
-            " system call before, while and after they were traced."
+            f"With cache effects it was {share(cost.seen_ns, cost.cpu_ns)}, estimated from the processes' CPU time per"
+            " system call before, during and after tracing."
         )
     if cost.other_hits:
         hits = counted(cost.other_hits, "probe hit")
@@ -49,7 +49,9 @@ def cost_sentences(cost: TracingCost | None) -> list[str]:
     if cost.others:
         sentences.append(f"Processes that aren't traced and share the probes: {_names(cost.others)}.")
     if cost.elsewhere_ns:
-        sentences.append(f"Programs that aren't at probes took {duration(cost.elsewhere_ns)} of CPU time on the whole machine.")
+        sentences.append(
+            f"BPF programs at tracepoints, not probes, took {duration(cost.elsewhere_ns)} of CPU time on the whole machine."
+        )
     return sentences
 
 
@@ -68,4 +70,4 @@ def _names(others: Sequence[PayingProcess]) -> str:
 
 def _each(cost: TracingCost) -> str:
     each = f"{duration(cost.total_ns / cost.hits)} each"
-    return each if cost.run_ns is not None else f"{each} beside the BPF programs' own run time, which isn't known"
+    return each if cost.run_ns is not None else f"{each} without the BPF programs' own run time, which isn't known"

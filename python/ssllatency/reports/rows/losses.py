@@ -18,10 +18,10 @@ def losses(counts: Losses, handshakes: Handshakes | None = None) -> list[str]:
         *(_of_handshakes(handshakes) if handshakes else ()),
         (counts.unmatched_entries, "call", "seen to begin but never to end"),
         (counts.left, "call", "left by a panic or runtime.Goexit, never to end"),
-        (counts.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
+        (counts.unmatched_exits, "call", "seen to end but not to begin, including those under way when the trace began"),
         (counts.map_full, "call", "not counted because a kernel map was full"),
         (counts.events_dropped, "record", "dropped because a ring buffer was full"),
-        (counts.folded_processes, "process", 'counted together as "other", being more than the maximum'),
+        (counts.folded_processes, "process", 'beyond the maximum, counted together as "other"'),
         (counts.late_processes, "process", "traced late, whose calls until then aren't counted"),
     ]
     return [f"{counted(number, noun)} {how}" for number, noun, how in lines if number]

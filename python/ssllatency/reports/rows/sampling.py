@@ -81,10 +81,11 @@ def _beside(part: Sampling) -> str:
     by = {Basis.IO_CALLS: "read and write system calls", Basis.CPU_TIME: "CPU time"}.get(part.scaled_by)
     scaled = f" Estimates follow the processes' {by}, as these do less while they are watched." if by else ""
     slower = any(estimate.p99_ns and estimate.p99_ns.low == 0 for estimate in part.estimates)
-    at_most = " Calls took longer than they would have unwatched: of p99 only the upper bound is known." if slower else ""
+    at_most = " Calls took longer than they would have unwatched: for p99 only an upper bound is known." if slower else ""
     if part.dearer < _DEARER:
         return scaled + at_most
-    return f"{scaled}{at_most} A hit cost {part.dearer:.1f} times what was measured, by which the budget was kept."
+    dearer = f" A hit cost {part.dearer:.1f} times what was measured at the start; the budget was kept by the higher figure."
+    return scaled + at_most + dearer
 
 
 def sampling_rows(sampling: Sequence[Sampling]) -> list[SampledRow]:

@@ -34,9 +34,9 @@ from ssllatency.reports.words.owners import OWNER_WORDS, OwnedChange, by_owner
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.units import capitalized, counted, duration
 
-_MEAN_HEADINGS = ("TIME", "BEFORE", "AFTER", "CHANGE", "OF IT")
+_MEAN_HEADINGS = ("TIME", "BEFORE", "AFTER", "CHANGE", "OF CHANGE")
 _CHANGED_HEADINGS = ("", "BEFORE", "AFTER", "MEAN", "P99")
-_GOES = ("P99", "OF IT")
+_GOES = ("P99", "OF CHANGE")
 _NOTABLE = Fraction(1, 20)  # parts that make less of the change have no line of their own
 _MOST_GROUPS, _MOST_ROWS, _MOST_NAMES = 6, 8, 6
 
@@ -44,7 +44,10 @@ _MOST_GROUPS, _MOST_ROWS, _MOST_NAMES = 6, 8, 6
 def render(before: Recording, after: Recording, comparison: Comparison, page: Page = PLAIN, all_rows: bool = False) -> str:
     """The report, ending in a newline. ASCII."""
     sides = {"Before": (before, comparison.before), "After": (after, comparison.after)}
-    losses = [lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:", page.width) for name, (_, snapshot) in sides.items()]
+    losses = [
+        lost(snapshot.losses, snapshot.handshakes, f"{name}: lost or uncertain:", page.width)
+        for name, (_, snapshot) in sides.items()
+    ]
     headings = [_heading(name, *side, page, all_rows) for name, side in sides.items()]
     rows = row_blocks(comparison.rows, page) if all_rows else _changed(comparison, page)
     blocks = [

@@ -12,8 +12,8 @@ from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.units import counted, duration, printable, rate, share
 
 _NO_TIMES = (
-    "It tells no times, no failures and no resumption: JDK 25 and later time methods of Java's own TLS, unless another"
-    " recording of the JVM does."
+    "This recording has no times, failures or resumption: JDK 25 and later also time methods of Java's own TLS, unless another"
+    " recording in the JVM already does."
 )
 _SIDES = (
     "These are handshakes of both sides, which the JVM doesn't tell apart; of TLS 1.2 and older it records a server's only"

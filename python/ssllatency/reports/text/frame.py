@@ -67,7 +67,9 @@ def not_traced(missing: Iterable[Missing], width: int = WIDTH) -> list[str]:
     return ["Not traced:", *lines] if lines else []
 
 
-def lost(losses: Losses, handshakes: Handshakes | None = None, title: str = "Lost:", width: int = WIDTH) -> list[str]:
+def lost(
+    losses: Losses, handshakes: Handshakes | None = None, title: str = "Lost or uncertain:", width: int = WIDTH
+) -> list[str]:
     """The losses that aren't zero, those of handshakes first."""
     lines = [line for phrase in loss_rows.losses(losses, handshakes) for line in wrapped(phrase, "  ", "    ", width)]
     return [title, *lines] if lines else []

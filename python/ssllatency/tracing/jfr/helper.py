@@ -94,7 +94,7 @@ def _become(jvm: Jvm) -> None:
         os.setresgid(jvm.gid, jvm.gid, jvm.gid)
         os.setresuid(jvm.uid, jvm.uid, jvm.uid)
     except PermissionError:
-        raise SsllatencyError(f"The JVM {jvm.pid} runs as another user: --jfr takes root, or that user.") from None
+        raise SsllatencyError(f"The JVM {jvm.pid} runs as another user: --jfr needs root, or that user.") from None
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 

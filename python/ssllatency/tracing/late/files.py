@@ -163,8 +163,8 @@ class LateFiles:
                 continue
             self._notes.say(
                 f"{image.plan.path} was touched or opened for writing while it was traced, and an overlay has copied it:"
-                " calls of who mapped the copy before now aren't counted until now. Of processes that run the original,"
-                " functions that are watched in windows aren't counted any more."
+                " calls of processes that already mapped the copy weren't counted until now. In processes that run the"
+                " original, functions that are watched in windows are no longer counted."
             )
 
     def warn_of_copied(self) -> None:

@@ -11,7 +11,7 @@ from ssllatency.targets import exists, process_of
 LOOK_S = 1.0  # how often it is looked who is there, at least
 _MOST_NOTES = 20
 _TOO_MANY = (
-    "Too many files are open (raise the bound, ulimit -n): what processes map and isn't traced yet gets no probe, and is tried"
+    "Too many files are open (raise the limit, ulimit -n): what processes map and isn't traced yet gets no probe, and is tried"
     " again."
 )
 _MOST_REMEMBERED = 1024  # sentences about what can't be traced

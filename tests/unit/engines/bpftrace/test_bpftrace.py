@@ -349,7 +349,7 @@ def test_the_version_that_a_bpftrace_tells(tmp_path: Path, said: str, expected: 
     if expected:
         assert bpftrace_process.version(str(program)) == expected
         return
-    with pytest.raises(SsllatencyError, match="doesn't tell its version"):
+    with pytest.raises(SsllatencyError, match="doesn't report its version"):
         bpftrace_process.version(str(program))
 
 

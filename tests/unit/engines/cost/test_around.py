@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing took, by the processes' CPU time for each system call before, while and after they were traced."""
+"""What tracing took, estimated from the processes' CPU time per system call before, during and after tracing."""
 
 from __future__ import annotations
 

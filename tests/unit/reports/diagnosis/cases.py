@@ -137,7 +137,7 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     (
         queue.collections,
         lambda side: queued(Part.QUEUE_COLLECTIONS, side),
-        OF_QUEUE + " was busy with collections of garbage. Less garbage, or a higher GOGC",
+        OF_QUEUE + " was busy with garbage collection. Less garbage, or a higher GOGC",
     ),
     (
         queue.asleep_elsewhere,
@@ -202,19 +202,20 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         network.far_clients,
         lambda side: measured(wait_peer=3, round_trips=1.999 + 0.001 * side, rest=1),
         of("75 %", "3.00 ms of 4.00 ms") + " is spent waiting for the peer and the network: they"
-        f" are far away, as the shortest round trip explains 67 % of that; {OWN}. A server nearer to them",
+        f" are far away, given that the shortest round trip explains 67 % of that; {OWN}. A server nearer to them",
     ),
     (
         network.far_clients,
         lambda side: measured(wait_peer=4, round_trips=1.999 + 0.001 * side, rest=1),
         of("80 %", "4.00 ms of 5.00 ms") + " is spent waiting for the peer and the network: they"
-        f" are far away, as the shortest round trip explains 50 % of that; {OWN}. A server nearer to them",
+        f" are far away, given that the shortest round trip explains 50 % of that; {OWN}. A server nearer to them",
     ),
     (
         network.slow_clients,
         lambda side: measured(wait_peer=4, round_trips=2 - 0.001 * side, rest=1),
         of("80 %", "4.00 ms of 5.00 ms") + " is spent waiting for the peer and the network: the"
-        " clients take their time, or the network delays or loses, as the shortest round trip explains 50 % of that;"
+        " clients take their time, or the network delays them or loses packets, given that the shortest round trip explains"
+        " 50 % of that;"
         f" {OWN}. A capture",
     ),
     (
@@ -292,13 +293,14 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     (
         calls.assists,
         lambda side: measured(rest=1, assists=0.099 + 0.001 * side),
-        of("10 %", "100 us of 1.00 ms") + " goroutines in handshakes help collections of garbage, before they may allocate."
+        of("10 %", "100 us of 1.00 ms")
+        + " is spent by goroutines in handshakes assisting the garbage collector before they may allocate."
         " Less garbage, or a higher GOGC",
     ),
     (
         calls.assists,
         lambda side: measured(rest=4, assists=0.199 + 0.001 * side),
-        of("5.0 %", "200 us of 4.00 ms") + " goroutines in handshakes help collections of garbage",
+        of("5.0 %", "200 us of 4.00 ms") + " is spent by goroutines in handshakes assisting the garbage collector",
     ),
     (
         calls.asleep_in_calls,
@@ -366,7 +368,7 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     (
         offload.software_fallback,
         lambda side: replace(measured(rest=0.1), offload=replace(OFFLOAD, handshakes=90, software=9 + side)),
-        "qatengine is there, but 10 % of the private-key operations (10) are done by OpenSSL itself: they aren't offloaded.",
+        "qatengine is loaded, but 10 % of the private-key operations (10) are done by OpenSSL itself: they aren't offloaded.",
     ),
     (
         offload.vain_resumptions,
@@ -486,16 +488,16 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     (
         failures.work_in_vain,
         lambda side: handshakes_of([*alike(180, rest=0.3), *gone(20, private_key=0.8, rest=0.099 + 0.001 * side)]),
-        "25 % of the time in calls, 18.0 ms in all, 89 % of that in the private key, was work in vain: 20 handshakes were"
-        " abandoned and 0 failed. They gave up",
+        "25 % of the time in calls, 18.0 ms in all, 89 % of that in the private key, was spent on handshakes that came to"
+        " nothing: 20 handshakes were abandoned and 0 failed. They gave up",
     ),
     (
         failures.work_in_vain,
         lambda side: handshakes_of(
             [*alike(100, rest=0.3), *alike(15, facts={Fact.SOCKET: 1, Fact.GONE: 1}, rest=1, gone=0.749 + 0.001 * side)]
         ),
-        "25 % of the time in calls, 11.2 ms in all, was work in vain: 0 handshakes were abandoned and 0 failed;"
-        " in 15 a call began after the peer had left.",
+        "25 % of the time in calls, 11.2 ms in all, was spent on handshakes that came to nothing: 0 handshakes were"
+        " abandoned and 0 failed; in 15 a call began after the peer had left.",
     ),
 ]
 # What is said beside something else where it applies at all.

@@ -84,7 +84,7 @@ def _few(times: Times) -> Times:
 
 def test_what_is_said_where_no_rule_speaks() -> None:
     """That nothing stands out is only said of as many as rules judge by."""
-    few = "Too few successful handshakes to tell what is slow: {}, of 30 that it takes."
+    few = "Too few successful handshakes to tell what is slow: {}, and 30 are needed."
     assert conclusion(measured(FEWEST, rest=0.1)) == [f"Nothing stands out in {FEWEST} successful handshakes."]
     assert conclusion(measured(FEWEST - 1, rest=60_000)) == [few.format(29)]
     assert conclusion(handshakes_of(failed(5))) == [few.format(0)]

@@ -227,8 +227,12 @@ def test_a_saturated_server_says_with_what_and_where() -> None:
 @pytest.mark.parametrize(
     ("round_trips", "words"),
     [
-        (9, "they are far away, as the shortest round trip explains 90 % of that"),
-        (1, "the clients take their time, or the network delays or loses, as the shortest round trip explains 10 % of that"),
+        (9, "they are far away, given that the shortest round trip explains 90 % of that"),
+        (
+            1,
+            "the clients take their time, or the network delays them or loses packets, given that the shortest round trip"
+            " explains 10 % of that",
+        ),
     ],
 )
 def test_far_clients_are_told_from_slow_ones(round_trips: float, words: str) -> None:
@@ -283,7 +287,7 @@ def test_losses_are_told_instead_of_slow_clients_or_ruled_out() -> None:
     lossy = handshakes_of(alike(100, None, facts, wait_peer=10, losses=6, round_trips=1, rest=0.4))
     assert names(lossy) == ["losses"]
     (sentence,) = diagnose(handshakes_of(alike(100, None, {Fact.SOCKET: 1}, wait_peer=10, round_trips=1, rest=0.4)))
-    assert "or the network delays, as" in sentence
+    assert "or the network delays them, given" in sentence
 
 
 def test_the_key_is_named_beside_the_wait() -> None:

@@ -14,7 +14,7 @@ MEANWHILE = {
     Part.QUEUE_HANDSHAKES: "busy with other handshakes",
     Part.QUEUE_OTHER: "busy with something else than handshakes",
     Part.QUEUE_GOROUTINES: "busy with other goroutines or the runtime's own work",
-    Part.QUEUE_COLLECTIONS: "busy with collections of garbage",
+    Part.QUEUE_COLLECTIONS: "busy with garbage collection",
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
     Part.QUEUE_ASLEEP: "slept elsewhere",

@@ -87,7 +87,7 @@ def test_says_what_changed_and_why() -> None:
     text = Reading(_page("changed")).text
     assert "The largest contribution: private key, +" in text
     assert re.search(
-        r"The mean successful handshake takes .* before and .* after \(\+\d+ %, 95 % sure between .*\): slower", text
+        r"The mean successful handshake takes .* before and .* after \(\+\d+ %, 95 % confidence interval .*\): slower", text
     )
 
 
@@ -178,7 +178,7 @@ def test_slowest_handshakes_are_bars_with_their_numbers_beside_them() -> None:
 
 def test_what_is_known_of_the_network_is_told_in_a_sentence() -> None:
     text = Reading(_page("kinds")).text
-    flights = "Network and resumption: 2.3 flights of the peer were awaited in a handshake; 33 % needed a HelloRetryRequest; "
+    flights = "Network and resumption: 2.3 flights of the peer per handshake were waited for; 33 % needed a HelloRetryRequest; "
     assert flights in text
     assert "Before: Network" not in text
     known = distant()

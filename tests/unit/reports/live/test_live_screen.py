@@ -274,7 +274,7 @@ def test_details_tell_what_is_known_of_the_network() -> None:
     far = replace(shake(LB), facts={Fact.SOCKET: 1, Fact.FLIGHTS: 3})
     now = shown(history_of([[far]]), ViewChoice(row="docker:lb"))
     assert now
-    sentence = "Network and resumption: 3.0 flights of the peer were awaited in a handshake."
+    sentence = "Network and resumption: 3.0 flights of the peer per handshake were waited for."
     assert sentence in texts(detail(now, ASCII))
     assert not any("Network" in line for line in texts(detail(shown(busy(), ViewChoice()), ASCII)))  # type: ignore[arg-type]
 

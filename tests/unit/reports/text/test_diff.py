@@ -23,8 +23,8 @@ def headline(low: float, high: float, verdict: Verdict, intervals: int = 5) -> s
 
 def test_bounds_that_leave_no_change_out_are_not_called_noise() -> None:
     assert headline(1.02, 1.4, Verdict.NOISE) == (
-        "The mean successful handshake takes 2.00 ms before and 2.40 ms after (+20 %, 95 % sure between +2.0..+40 %): probably"
-        " slower, but 5 intervals are too few to be sure among so many comparisons; record 10 or more."
+        "The mean successful handshake takes 2.00 ms before and 2.40 ms after (+20 %, 95 % confidence interval +2.0..+40 %):"
+        " probably slower, but 5 intervals are too few to be sure among so many comparisons; record 10 or more."
     )
     assert "): probably faster, but 1 interval is too few" in headline(0.5, 0.98, Verdict.NOISE, 1)
 

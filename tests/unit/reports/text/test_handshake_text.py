@@ -116,9 +116,9 @@ def report_of(*shakes: Shake, by: tuple[Label, ...] = ()) -> str:
 
 
 def test_second_bar_only_where_waits_outweigh_the_calls() -> None:
-    assert "Of it in calls" in render(distant())
-    assert "Of it in calls" not in render(near())
-    assert "Of it in calls" not in report_of(Shake({Part.REST: 10, Part.WAIT_PEER: 99}))
+    assert "Of that, in calls" in render(distant())
+    assert "Of that, in calls" not in render(near())
+    assert "Of that, in calls" not in report_of(Shake({Part.REST: 10, Part.WAIT_PEER: 99}))
 
 
 def test_failed_handshakes_are_shown_where_none_succeeded() -> None:
@@ -248,12 +248,12 @@ def facts_of(facts: dict[Fact, int], times: dict[Part, int] | None = None, *othe
 
 def test_what_is_known_of_the_network_is_one_sentence() -> None:
     assert facts_of({}) == facts_of({}, {Part.SESSION_LOOKUP: 9}) == facts_of({Fact.HELLO_RETRY_KNOWN: 1}) == ""
-    network = "1.5 flights of the peer were awaited in a handshake; the largest flight sent had 14.2 kB on average"
+    network = "1.5 flights of the peer per handshake were waited for; the largest flight sent was 14.2 kB on average"
     assert facts_of(NETWORK) == network
     more = {Fact.UNSENT: 1, Fact.HELLO_RETRIES: 1, Fact.RETRANSMITTED: 1, Fact.RETRANSMISSIONS: 1}
     assert facts_of({**NETWORK, **more}) == (
-        "1.5 flights of the peer were awaited in a handshake; 25 % needed a HelloRetryRequest; the largest flight sent had 14.2"
-        " kB on average, in 50 % larger than the congestion window; 50 % had losses (1 segment sent again)"
+        "1.5 flights of the peer per handshake were waited for; 25 % needed a HelloRetryRequest; the largest flight sent was"
+        " 14.2 kB on average, in 50 % larger than the congestion window; 50 % had losses (1 segment sent again)"
     )
     assert "50 % had losses" in facts_of({**NETWORK, Fact.RETRANSMITTED: 1})
     assert "sent again" not in facts_of({**NETWORK, Fact.RETRANSMITTED: 1})

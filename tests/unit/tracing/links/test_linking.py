@@ -94,7 +94,7 @@ def test_where_no_descriptor_is_left_nobody_gets_a_probe(tmp_path: Path, monkeyp
     file.write_bytes(b"\x90" * 64)
     plan = replace(FilePlan(str(file), "", "", "libssl", (), ()), code=(CodeRange(0, 64, "aa"),))
     monkeypatch.setattr(call, Mock(side_effect=NO_MORE))
-    with pytest.raises(TooManyOpenFiles, match="raise the bound"):
+    with pytest.raises(TooManyOpenFiles, match="raise the limit"):
         changed_code.endangered(TracedImage(plan, str(file), (os.getpid(),)))
 
 

@@ -38,7 +38,7 @@ def certificates(handshakes: Handshakes, before: Handshakes | None = None) -> li
 def untold_sentence(handshakes: Handshakes) -> str:
     """The sentence about handshakes that count at no certificate, "" where all do."""
     untold = handshakes.certificates_untold + handshakes.certificates_pending
-    return f"Certificates: those of {counted(untold, 'full handshake')} aren't told." if untold else ""
+    return f"Certificates: those of {counted(untold, 'full handshake')} aren't listed." if untold else ""
 
 
 def _row(one: ServedCertificate) -> CertificateRow:

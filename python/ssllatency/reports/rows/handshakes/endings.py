@@ -20,7 +20,7 @@ _REASONS = {
     Part.OFF_CPU_RUNNABLE: "in calls without a processor",
     Part.OFF_CPU_THROTTLED: "of that held by a CPU quota",
     Part.REST_ASLEEP: "asleep in the rest",
-    Part.ASSISTS: "in calls helping a collection of garbage",
+    Part.ASSISTS: "in calls assisting the garbage collector",
     Part.LOSSES: "waits with losses",
     Part.GONE: "calls though the peer had left",
 }

@@ -37,7 +37,7 @@ def _flights(group: Group) -> Iterator[str]:
     if 0 < sockets < group.count:
         yield f"the socket is known in {share(sockets, group.count)}"
     if sockets and flights:
-        yield f"{flights / sockets:.1f} flights of the peer were awaited in a handshake"
+        yield f"{flights / sockets:.1f} flights of the peer per handshake were waited for"
     if retries := group.facts.get(Fact.HELLO_RETRIES):
         yield f"{share(retries, group.facts.get(Fact.HELLO_RETRY_KNOWN, 0))} needed a HelloRetryRequest"
     if retries := group.facts.get(Fact.QUIC_RETRIES):
@@ -47,7 +47,7 @@ def _flights(group: Group) -> Iterator[str]:
     if sockets and sent:
         unsent = group.facts.get(Fact.UNSENT)
         larger = f", in {share(unsent, sockets)} larger than the congestion window" if unsent else ""
-        yield f"the largest flight sent had {size(sent / sockets)} on average{larger}"
+        yield f"the largest flight sent was {size(sent / sockets)} on average{larger}"
 
 
 def _losses(group: Group) -> Iterator[str]:

@@ -26,7 +26,7 @@ def bars(group: Group, page: Page, names: Mapping[Part, str] = PARTS) -> list[li
     blocks = [_bar(f"{title}: {whole}", times_ns, page, names)] if any(times_ns.values()) else []
     if mostly_waits(group):
         calls_ns = mean_ns(group, PHASES)
-        blocks.append(_bar(f"Of it in calls: {duration(sum(calls_ns.values()))}", calls_ns, page, names))
+        blocks.append(_bar(f"Of that, in calls: {duration(sum(calls_ns.values()))}", calls_ns, page, names))
     return blocks
 
 
