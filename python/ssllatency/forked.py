@@ -9,7 +9,8 @@ import os
 import resource
 import struct
 from collections.abc import Collection
-from pathlib import Path
+
+from ssllatency.host.kernel_text import kernel_lines
 
 _PR_SET_DUMPABLE = 4
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -32,7 +33,7 @@ def unmap_shared() -> None:
     gc.disable()  # else what belonged to unmapped memory might be freed, and unmap what is there by now
     unmap = ctypes.CDLL(None).munmap
     unmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+    for line in kernel_lines("/proc/self/maps"):
         addresses, permissions = line.split(maxsplit=2)[:2]
         if permissions[1] == "w" and permissions[3] == "s":
             start, end = (int(address, 16) for address in addresses.split("-"))

@@ -7,6 +7,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from ssllatency.host.kernel_text import kernel_lines, kernel_text
+
 _MOST_COPIED = _MOST_PARSED = 1 << 30
 _PART = 8  # of the limit, for the copy of a file, and as much for what is made of it: some files are read at once
 _FILES = (("memory.max", ""), ("memory.limit_in_bytes", "memory"))  # of cgroup 2 and of version 1
@@ -27,7 +29,7 @@ def most_parsed() -> int:
 def memory_limit(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
     """The least limit of our control groups in bytes; None where there is none, or it can't be read."""
     try:
-        lines = [line.split(":", 2) for line in (proc / "self/cgroup").read_text().splitlines()]
+        lines = [line.split(":", 2) for line in kernel_lines(proc / "self/cgroup")]
     except OSError:
         return None
     limits = []
@@ -41,6 +43,6 @@ def memory_limit(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgrou
 
 def _limit(file: Path) -> int | None:
     try:
-        return int(file.read_text())
+        return int(kernel_text(file))
     except (OSError, ValueError):  # "max", or no control group
         return None

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ssllatency import abi
@@ -25,6 +24,7 @@ from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.bpf.objects import sources_path
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
+from ssllatency.host.kernel_text import kernel_text
 from ssllatency.model.histogram import octave_bounds
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free", "at_error")
@@ -209,7 +209,7 @@ class _BccSession(TraceSession):
     def name_of(self, pid: int, kept: str) -> str:
         """The kernel side keeps the name of the thread that it saw first: the process's own, while there is one, is better."""
         with suppress(OSError):
-            return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+            return kernel_text(f"/proc/{pid}/comm").removesuffix("\n")
         return kept
 
 

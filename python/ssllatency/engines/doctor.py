@@ -22,6 +22,7 @@ from ssllatency.engines.bpf.objects import is_outdated, object_path
 from ssllatency.errors import SsllatencyError
 from ssllatency.host import preemption
 from ssllatency.host.kernel import release
+from ssllatency.host.kernel_text import kernel_text
 
 OLDEST_KERNEL = (5, 15)
 OLDEST_LIBBPF = (1, 0)
@@ -360,7 +361,7 @@ def _in_user_namespace(host: Host) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
+        return kernel_text(path)
     except OSError:
         return ""
 

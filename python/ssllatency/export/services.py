@@ -12,7 +12,7 @@ from ssllatency.export.identities import Identities
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Labels, labels
-from ssllatency.targets.containers.container import Container, parse_cgroup
+from ssllatency.targets.containers.container import Container, cgroup_of, parse_cgroup
 from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC, Process
 
@@ -72,10 +72,7 @@ class Services:
         return self._identities.process(pid), self._cgroup(pid)
 
     def _cgroup(self, pid: int) -> str:
-        try:
-            return (self._proc / str(pid) / "cgroup").read_text(errors="backslashreplace")
-        except OSError:
-            return ""
+        return cgroup_of(pid, self._proc)
 
 
 def _clean(value: str) -> str:

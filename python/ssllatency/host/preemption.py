@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 
 from ssllatency.host import kernel
+from ssllatency.host.kernel_text import kernel_text
 
 # Since Linux 6.13 (commit a76ab5731e32) on x86-64, since 6.17 on aarch64.
 _PRIVATE_STACKS_SINCE = {"x86_64": (6, 13), "aarch64": (6, 17)}
@@ -72,6 +73,6 @@ def _configuration(root: Path, release: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
+        return kernel_text(path)
     except OSError:
         return ""

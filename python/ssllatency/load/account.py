@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
+from ssllatency.host.kernel_text import kernel_fields
 from ssllatency.load.figures import LoadError
 
 _SETUID_AND_SETGID = 1 << 7 | 1 << 6  # CAP_SETUID, CAP_SETGID
@@ -41,8 +41,8 @@ def of_tools(name: str = "") -> Account | None:
 
 def _may_change(status: Path = Path("/proc/self/status")) -> bool:
     """Whether this process may take another account's user and groups."""
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
-    return effective is not None and int(effective[1], 16) & _SETUID_AND_SETGID == _SETUID_AND_SETGID
+    effective = kernel_fields(status).get("CapEff", "0")
+    return int(effective, 16) & _SETUID_AND_SETGID == _SETUID_AND_SETGID
 
 
 def _named(name: str) -> Account:

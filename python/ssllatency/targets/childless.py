@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ssllatency.host.kernel_text import kernel_fields, kernel_lines
 from ssllatency.targets.processes import PROC
 
 
@@ -17,8 +18,8 @@ def can_have_children(pid: int, proc: Path = PROC) -> bool:
     hard limit, which it can't raise), it isn't root's, has no capabilities and can gain none, by no program that it executes.
     """
     try:
-        status = _fields((proc / str(pid) / "status").read_text(errors="replace"))
-        limits = (proc / str(pid) / "limits").read_text(errors="replace")
+        status = kernel_fields(proc / str(pid) / "status")
+        limits = kernel_lines(proc / str(pid) / "limits")
     except OSError:
         return True
     bound = (
@@ -30,11 +31,7 @@ def can_have_children(pid: int, proc: Path = PROC) -> bool:
     return not (bound and _most_processes(limits) in ("0", "1"))
 
 
-def _fields(status: str) -> dict[str, str]:
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in status.splitlines())}
-
-
-def _most_processes(limits: str) -> str:
+def _most_processes(limits: list[str]) -> str:
     """The hard limit of "Max processes", which is RLIMIT_NPROC; "" where it isn't listed."""
-    row = next((line for line in limits.splitlines() if line.startswith("Max processes ")), "")
+    row = next((line for line in limits if line.startswith("Max processes ")), "")
     return next(iter(row.split()[3:4]), "")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
+from ssllatency.host.kernel_text import kernel_fields, kernel_text
 from ssllatency.targets.processes import PROC
 
 _SECCOMP_FILTER = "2"  # SECCOMP_MODE_FILTER of linux/seccomp.h
@@ -36,7 +37,7 @@ def hazards(pids: Iterable[int], proc: Path = PROC) -> Hazards:
 def possible_hazards(proc: Path = PROC) -> Hazards:
     """The hazards of processes that may start later: a filter always, a shadow stack if the processor has them."""
     try:
-        flags = (proc / "cpuinfo").read_text(errors="replace")
+        flags = kernel_text(proc / "cpuinfo")
     except OSError:
         flags = ""
     return Hazards(seccomp=True, shadow_stack="user_shstk" in flags.split())
@@ -51,7 +52,6 @@ def _statuses(tasks: Path) -> list[Path]:
 
 def _status(path: Path) -> dict[str, str]:
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        return kernel_fields(path)
     except OSError:
         return {}
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

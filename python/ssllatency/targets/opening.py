@@ -26,7 +26,7 @@ from ssllatency.targets.identity import Identity, MappedFile, identity_of, mappe
 from ssllatency.targets.maps import as_root
 from ssllatency.targets.processes import PROC, exists
 
-_MOUNT = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ \S+ \S+ (?:\S+ )*?- (\S+) ", re.MULTILINE)
+_MOUNT = re.compile(rb"^\d+ \d+ (\d+):(\d+) [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) ", re.MULTILINE)
 _IN_USER_SPACE = (b"fuse", b"fuseblk")
 Device = tuple[int, int]
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ssllatency.errors import SsllatencyError, are_too_many_open, raise_if_too_many
+from ssllatency.host.kernel_text import kernel_fields, kernel_text, number_in
 from ssllatency.safe_open import open_below, stat_regular_below
 from ssllatency.targets.processes import PROC
 from ssllatency.targets.selection import kept_comm
@@ -194,7 +195,7 @@ def _version_below(root: Path) -> _Version | None:
 
 def _text(root: Path, path: str, largest: int) -> str:
     """The text of a file below the root, so much of it at most."""
-    with os.fdopen(open_below(root, path, largest), encoding="utf-8", errors="surrogateescape") as file:
+    with os.fdopen(open_below(root, path, largest), encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         return file.read(largest)
 
 
@@ -216,7 +217,7 @@ def _names(pid: int, kind: str, proc: Path) -> tuple[str, ...]:
         if kind == "exe":
             return ((folder / "exe").readlink().as_posix().removesuffix(" (deleted)"),)
         if kind == "unit":
-            folders = re.split(r"[/:\n]", (folder / "cgroup").read_text(errors="surrogateescape"))
+            folders = re.split(r"[/:\n]", kernel_text(folder / "cgroup", "surrogateescape"))
             return (*folders, *(name.removesuffix(".service") for name in folders if name.endswith(".service")))
         user = _user(pid, proc)
         return () if user is None else (str(user),)
@@ -227,11 +228,10 @@ def _names(pid: int, kind: str, proc: Path) -> tuple[str, ...]:
 
 def _user(pid: int, proc: Path) -> int | None:
     try:
-        text = (proc / str(pid) / "status").read_text(errors="replace")
+        return number_in(kernel_fields(proc / str(pid) / "status").get("Uid", ""))
     except OSError as error:
         raise_if_too_many(error, f"/proc/{pid}/status")
         return None
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), None)
 
 
 def has_variable(pid: int, proc: Path = PROC) -> bool:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from contextlib import ExitStack
 from pathlib import Path
 
+from ssllatency.host.kernel_text import kernel_fields
 from ssllatency.safe_open import handle_below
 
 _NS_GET_USERNS = 0xB701
@@ -75,8 +75,7 @@ def _opened(stack: ExitStack, descriptor: int) -> int:
 
 def _mount(descriptor: int) -> str:
     """The number of the mount that a descriptor was opened on."""
-    text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
-    number = re.search(r"^mnt_id:\s*(\d+)$", text, re.MULTILINE)
+    number = kernel_fields(f"/proc/self/fdinfo/{descriptor}").get("mnt_id")
     if number is None:
         raise OSError(0, "the kernel doesn't tell mounts")
-    return number[1]
+    return number

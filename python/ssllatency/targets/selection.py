@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ssllatency.data_class import dataclass
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
+from ssllatency.host.kernel_text import kernel_fields, number_in
 from ssllatency.own_processes import own_pids
 from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members, unit_folder
 from ssllatency.targets.containers.container import in_container
@@ -146,10 +147,9 @@ def _absent(pid: int, proc: Path) -> SsllatencyError:
 def _leader(tid: int, proc: Path) -> int | None:
     """The process that thread `tid` belongs to: /proc doesn't list threads, but has a folder for each."""
     try:
-        text = (proc / str(tid) / "status").read_text(errors="replace")
+        return number_in(kernel_fields(proc / str(tid) / "status").get("Tgid", ""))
     except OSError:
         return None
-    return next((int(line[5:]) for line in text.splitlines() if line.startswith("Tgid:")), None)
 
 
 def kept_comm(comm: str) -> str:

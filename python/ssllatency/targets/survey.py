@@ -13,6 +13,7 @@ from pathlib import Path
 from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
+from ssllatency.host.kernel_text import kernel_fields, number_in
 from ssllatency.stacks.registry import INSTEAD, called, has_lower
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
@@ -206,11 +207,10 @@ def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container
 def _own_pid(pid: int, proc: Path) -> int | None:
     """Its number in its own PID namespace, None where that is ours."""
     try:
-        text = (proc / str(pid) / "status").read_text(errors="replace")
+        numbers = kernel_fields(proc / str(pid) / "status").get("NSpid", "").split()
     except OSError:
         return None
-    numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), [])
-    return int(numbers[-1]) if len(numbers) > 1 else None
+    return number_in(numbers[-1]) if len(numbers) > 1 else None
 
 
 def _order(row: TlsProcess) -> tuple[bool, int]:

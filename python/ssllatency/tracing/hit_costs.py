@@ -12,6 +12,7 @@ from ssllatency.engines import hit_cost
 from ssllatency.engines.bpf import kernel
 from ssllatency.fields import Field, FieldError
 from ssllatency.host.kernel import release, return_probes_kill
+from ssllatency.host.kernel_text import kernel_text
 from ssllatency.probes.cache import store
 from ssllatency.probes.costs import HitCosts
 from ssllatency.targets.hazards import hazards
@@ -44,7 +45,7 @@ def of_this_machine(*, keep: bool = True) -> HitCosts | None:
 
 def _boot_id() -> str:
     try:
-        return _BOOT_ID.read_text().strip()
+        return kernel_text(_BOOT_ID).strip()
     except OSError:
         return ""
 

@@ -151,6 +151,18 @@ def test_the_hosts_owner_names_processes(postgres: Path, never: Path, text: str,
     assert not has_opted_out(8, postgres)
 
 
+@pytest.mark.parametrize("name", ["\rUid:", "\x0bUid:\t0", "\x85Uid: a b"])
+def test_no_name_of_a_process_poses_as_its_user(postgres: Path, never: Path, name: str) -> None:
+    (postgres / "7" / "status").write_bytes(f"Name:\t{name}\nUid:\t33\t33\t33\t33\n".encode())
+    (postgres / "7" / "environ").write_bytes(b"SSLLATENCY_OFF=1\0")
+    assert opt_out_reason(7, postgres) == "has SSLLATENCY_OFF in its environment (user 33)"
+    (postgres / "7" / "environ").write_bytes(b"")
+    never.write_text("user 33")
+    assert has_opted_out(7, postgres)
+    never.write_text("user root")
+    assert not has_opted_out(7, postgres)
+
+
 def test_the_file_is_read_again_when_it_has_changed(postgres: Path, never: Path) -> None:
     for text, expected in (("comm nginx", False), ("comm postgres", True), ("nonsense", True), ("", False)):
         never.write_text(text)

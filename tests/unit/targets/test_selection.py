@@ -122,6 +122,13 @@ def test_a_thread_is_traced_back_to_its_process() -> None:
         thread.join()
 
 
+def test_no_name_of_a_thread_poses_as_its_process(proc: Path) -> None:
+    (proc / "5000001").mkdir()
+    (proc / "5000001" / "status").write_bytes(b"Name:\t\rTgid: x\nTgid:\t5000000\n")
+    with pytest.raises(SsllatencyError, match="5000001 is a thread of process 5000000"):
+        select(Selection(pids=(5000001,)), proc)
+
+
 def test_real_processes_by_library_without_ourselves(spawn: Callable[..., subprocess.Popen[bytes]]) -> None:
     child = spawn("sleep", "60")
     own, deadline = {file.path for file in mapped_files(os.getpid())}, time.monotonic() + 30

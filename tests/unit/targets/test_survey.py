@@ -240,6 +240,12 @@ def test_containers_and_ports(host: Path, describe: Describer) -> None:
     assert row["pid_in_namespace"] == 7
 
 
+def test_no_name_poses_as_a_number_in_a_namespace(host: Path, describe: Describer) -> None:
+    (host / "11" / "status").write_bytes(b"Name:\t\rNSpid: a b\nNSpid:\t11\t7\n")
+    row = next(row for row in listing.to_document(look(host, describe), "")["processes"] if row["pid"] == 11)
+    assert row["pid_in_namespace"] == 7
+
+
 def test_files_that_are_gone_or_damaged(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Path) -> None:
     for name in ("libssl.so.3", "libssl-bad.so", "held"):
         (tmp_path / name).write_text(name)

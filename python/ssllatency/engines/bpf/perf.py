@@ -19,6 +19,7 @@ from typing import NoReturn
 from ssllatency.c_library import c_library
 from ssllatency.engines.bpf import kernel, tracefs
 from ssllatency.engines.bpf.loadable import Closable
+from ssllatency.host.kernel_text import kernel_text
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _UPROBE_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
@@ -69,13 +70,13 @@ def _end_slowly() -> NoReturn:
 
 @cache
 def _uprobe_type() -> int:
-    return int(_UPROBE_TYPE.read_text())
+    return int(kernel_text(_UPROBE_TYPE))
 
 
 def paranoid_level() -> int:
     """The setting kernel.perf_event_paranoid; 0 where it can't be read."""
     try:
-        return int(_PARANOID.read_text())
+        return int(kernel_text(_PARANOID))
     except (OSError, ValueError):
         return 0
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ssllatency.forked import close_others, drop_capabilities, forbid_inspection, unmap_shared
+from ssllatency.host.kernel_text import kernel_text
 from ssllatency.own_processes import helpers
 
 PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
@@ -54,7 +55,7 @@ class Events:
         name = f"{self._group}/site_{next(_numbers)}"
         _tell(self._remover, f"+{name}\n")  # before it is there: who is killed in between leaves none
         os.write(self._definitions, f"{'r' if at_return else 'p'}:{name} {path}:{offset:#x}\n".encode())
-        number = int((self._folder / "events" / name / "id").read_text())
+        number = int(kernel_text(self._folder / "events" / name / "id"))
         return name, struct.pack("<IIQ", _TRACEPOINT, _PERF_EVENT_SIZE, number).ljust(_PERF_EVENT_SIZE, b"\0")
 
     def remove(self, name: str) -> None:

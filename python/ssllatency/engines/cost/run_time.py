@@ -13,9 +13,9 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 
 from ssllatency.engines.bpf import kernel
+from ssllatency.host.kernel_text import kernel_fields
 
 _BPF_ENABLE_STATS = 32
 _RUN_TIME = struct.pack("<I", 0)  # BPF_STATS_RUN_TIME
@@ -38,12 +38,8 @@ def enable_statistics() -> int:
 
 def statistics_of(program: int) -> Statistics:
     """The kernel's own statistics of a program; zeros where it says nothing."""
-    values = {"run_time_ns": 0, "run_cnt": 0}
-    for line in Path(f"/proc/self/fdinfo/{program}").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in values:
-            values[name] = int(value)
-    return values["run_time_ns"], values["run_cnt"]
+    fields = kernel_fields(f"/proc/self/fdinfo/{program}")
+    return int(fields.get("run_time_ns", 0)), int(fields.get("run_cnt", 0))
 
 
 class _RandomWindows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ssllatency.data_class import dataclass
+from ssllatency.host.kernel_text import lines_in
 from ssllatency.stacks.go.data import Data
 
 _MAGIC, _ALIGNMENT = b"\xff Go buildinf:", 16
@@ -51,5 +52,5 @@ def build_info(data: Data) -> BuildInfo | None:
         version = data.text(at, min(length, _LONGEST_VERSION))
         length, at = data.length(at + length)
         lines = data.read(at, min(length, _LONGEST_MODULES))[_FRAME:-_FRAME].decode("utf-8", "replace")
-        return BuildInfo(version, tuple(lines.splitlines()))
+        return BuildInfo(version, tuple(lines_in(lines)))
     return None

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
+from ssllatency.host.kernel_text import kernel_lines, kernel_text
 from ssllatency.targets.containers.container import MANAGER
 from ssllatency.targets.processes import PROC
 
@@ -94,7 +95,7 @@ def cgroup_members(folder: Path) -> set[int]:
     pids: set[int] = set()
     for path in _folders(folder, _DEEPEST):
         try:
-            pids.update(int(line) for line in (path / _PROCESSES).read_text().split())
+            pids.update(int(line) for line in kernel_text(path / _PROCESSES).split())
         except (OSError, ValueError):  # gone meanwhile, or a group of threads only
             continue
     return pids - {0}
@@ -116,7 +117,7 @@ def _hierarchies(proc: Path) -> list[tuple[str, Path, bool]]:
     """The cgroup file systems that we see, that of cgroup 2 first: the kind, the place, and whether it is systemd's own of
     cgroup 1."""
     try:
-        lines = (proc / "self" / "mountinfo").read_text(errors="replace").splitlines()
+        lines = kernel_lines(proc / "self" / "mountinfo")
     except OSError:
         return []
     mounts = []
@@ -124,6 +125,6 @@ def _hierarchies(proc: Path) -> list[tuple[str, Path, bool]]:
         head, _, tail = line.partition(" - ")
         kind = tail.partition(" ")[0]
         if kind in ("cgroup", _UNIFIED):
-            point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), head.split()[4])
+            point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), head.split(" ")[4])
             mounts.append((kind, Path(point), "name=systemd" in tail.split(" ")[-1].split(",")))
     return sorted(mounts, key=lambda mount: mount[0] != _UNIFIED)

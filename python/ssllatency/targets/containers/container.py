@@ -23,6 +23,7 @@ from pathlib import Path
 
 from ssllatency.data_class import dataclass
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
+from ssllatency.host.kernel_text import kernel_text, lines_in
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC, Process
 
@@ -90,16 +91,27 @@ def containers_in(path: str) -> tuple[Container, ...]:
 
 def parse_cgroup(text: str) -> tuple[Container, ...]:
     """The containers that the text of /proc/PID/cgroup names: cgroup v2 has one line, 0::PATH, v1 one for each hierarchy."""
-    paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
-    return max((containers_in(path) for path in paths), key=len, default=())
+    return max((containers_in(path) for _, path in cgroup_paths(text)), key=len, default=())
+
+
+def cgroup_paths(text: str) -> list[tuple[str, str]]:
+    """The hierarchies that the text of /proc/PID/cgroup names, and the path in each. A newline alone ends a line: a name may
+    hold any other character but /."""
+    lines = (line.split(":", 2) for line in lines_in(text))
+    return [(fields[1], fields[2]) for fields in lines if len(fields) == 3]
+
+
+def cgroup_of(pid: int, proc: Path = PROC) -> str:
+    """The text of /proc/PID/cgroup; "" for a process that has ended."""
+    try:
+        return kernel_text(proc / str(pid) / "cgroup")
+    except OSError:
+        return ""
 
 
 def containers_of(pid: int, proc: Path = PROC) -> tuple[Container, ...]:
     """The containers that process `pid` is in, the outermost first; none for a process that has ended."""
-    try:
-        return parse_cgroup((proc / str(pid) / "cgroup").read_text(errors="backslashreplace"))
-    except OSError:
-        return ()
+    return parse_cgroup(cgroup_of(pid, proc))
 
 
 def _container(name: str, above: str, pod: str) -> Container | None:

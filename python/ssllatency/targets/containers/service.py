@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
-from ssllatency.targets.containers.container import MANAGER, Container, parse_cgroup
+from ssllatency.targets.containers.container import MANAGER, Container, cgroup_of, cgroup_paths, parse_cgroup
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC
 
@@ -46,11 +46,7 @@ class Service:
 
 def service_of(pid: int, comm: str, proc: Path = PROC, root: Path = Path("/")) -> Service:
     """The service of a process; of one that has ended, its name `comm`."""
-    try:
-        text = (proc / str(pid) / "cgroup").read_text(errors="backslashreplace")
-    except OSError:
-        text = ""
-    return service_in(text, comm, lambda container: container_names([container], root))
+    return service_in(cgroup_of(pid, proc), comm, lambda container: container_names([container], root))
 
 
 def service_in(cgroup: str, comm: str, names_of: NamesOf) -> Service:
@@ -89,5 +85,5 @@ def owner_of(cgroup: str) -> str:
 
 def _paths(cgroup: str) -> list[list[str]]:
     """The folders of each path that systemd manages."""
-    lines = [line.split(":", 2) for line in cgroup.splitlines() if line.count(":") >= 2]
-    return [path.removesuffix(" (deleted)").split("/") for _, hierarchy, path in lines if hierarchy in _HIERARCHIES]
+    paths = (path for hierarchy, path in cgroup_paths(cgroup) if hierarchy in _HIERARCHIES)
+    return [path.removesuffix(" (deleted)").split("/") for path in paths]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ssllatency.host.kernel_text import lines_in
 from ssllatency.targets.processes import PROC
 
 _LONGEST = 1 << 14  # characters; the file has about 500
@@ -14,8 +15,8 @@ _NOW = ("TlsCurrTxSw", "TlsCurrTxDevice")  # by the processor, and by a network 
 def kernel_tls(proc: Path = PROC) -> str:
     """A sentence on such connections; "" where there are none, or the kernel can't have any."""
     try:
-        with (proc / "net" / "tls_stat").open(encoding="ascii", errors="replace") as file:
-            lines = [line.split() for line in file.read(_LONGEST).splitlines()]
+        with (proc / "net" / "tls_stat").open(encoding="ascii", errors="replace", newline="\n") as file:
+            lines = [line.split() for line in lines_in(file.read(_LONGEST))]
     except OSError:
         return ""
     number = sum(int(words[1]) for words in lines if len(words) == 2 and words[0] in _NOW and words[1].isdecimal())

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
+from ssllatency.host.kernel_text import kernel_fields, kernel_text
 from ssllatency.targets.processes import PROC, Process
 
 _LISTEN, _UNCONNECTED = "0A", "07"  # states of a socket, as the tables write them
@@ -73,7 +74,7 @@ def serving_others(found: Iterable[Listener], proc: Path = PROC) -> tuple[Listen
 
 def _ephemeral(proc: Path) -> tuple[int, int]:
     try:
-        first, last = map(int, (proc / "sys/net/ipv4/ip_local_port_range").read_text().split())
+        first, last = map(int, kernel_text(proc / "sys/net/ipv4/ip_local_port_range").split())
     except (OSError, ValueError):
         return _USUAL_EPHEMERAL
     return first, last
@@ -184,9 +185,9 @@ def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
 def _never_blocks(path: Path) -> bool:
     """Whether a descriptor's flags say so; one that is gone doesn't block anybody."""
     try:
-        flags = [line.split()[1] for line in path.read_text(errors="replace").splitlines() if line.startswith("flags:")]
-        return not flags or bool(int(flags[0], 8) & os.O_NONBLOCK)
-    except (OSError, ValueError, IndexError):
+        flags = kernel_fields(path).get("flags")
+        return flags is None or bool(int(flags, 8) & os.O_NONBLOCK)
+    except (OSError, ValueError):
         return True
 
 
@@ -238,7 +239,7 @@ def _rows(table: Path) -> Iterator[tuple[str, str, str]]:
     """The rows of a table: local address, state and inode number. None where only IPv4 has the table; OSError where it isn't
     one."""
     try:
-        with table.open(encoding="ascii", errors="replace", buffering=_PIECE) as file:
+        with table.open(encoding="ascii", errors="replace", newline="\n", buffering=_PIECE) as file:
             file.readline(_MOST_LINE)  # the heading
             for line in iter(lambda: file.readline(_MOST_LINE), ""):
                 fields = line.split()

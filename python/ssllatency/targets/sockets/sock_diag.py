@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ssllatency.c_library import c_library
 from ssllatency.data_class import dataclass
+from ssllatency.host.kernel_text import lines_in
 from ssllatency.targets.sockets.listening import text_of
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
@@ -79,8 +80,8 @@ def listen_overflows(folder: Path) -> int:
     """Return how often any socket's accept queue was full, of the namespace of a process: the folder /proc/PID. OSError where
     that isn't there."""
     names: list[str] = []
-    with (folder / "net" / "netstat").open(encoding="ascii", errors="replace") as file:
-        for line in file.read(_MOST_STATISTICS).splitlines():
+    with (folder / "net" / "netstat").open(encoding="ascii", errors="replace", newline="\n") as file:
+        for line in lines_in(file.read(_MOST_STATISTICS)):
             fields = line.split()
             if fields[:1] != ["TcpExt:"]:
                 continue

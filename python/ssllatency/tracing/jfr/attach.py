@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
+from ssllatency.host.kernel_text import kernel_fields
 from ssllatency.safe_open import handle_below
 from ssllatency.targets.opt_out import opt_out_reason
 from ssllatency.targets.processes import PROC
@@ -57,11 +58,10 @@ def open_jvm(pid: int, proc: Path = PROC) -> Jvm:
     try:
         process = os.pidfd_open(pid)
         root = os.open(proc / str(pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        status = (proc / str(pid) / "status").read_text(errors="replace")
+        fields = kernel_fields(proc / str(pid) / "status")
         words = (proc / str(pid) / "cmdline").read_bytes()
     except OSError as error:
         raise SsllatencyError(f"The JVM {pid} can't be looked at ({error.strerror}).") from None
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if not int(fields["SigCgt"], 16) & 1 << (signal.SIGQUIT - 1):
         raise SsllatencyError(f"The JVM {pid} has no handler for SIGQUIT (-Xrs, or it is just starting), which would end it.")
     if b"-XX:+DisableAttachMechanism" in words.split(b"\0"):

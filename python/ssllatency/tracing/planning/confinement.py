@@ -13,10 +13,10 @@ import os
 import resource
 import signal
 from contextlib import suppress
-from pathlib import Path
 
 from ssllatency.elf.room import most_parsed
 from ssllatency.forked import close_others, drop_capabilities, forbid_inspection, unmap_shared
+from ssllatency.host.kernel_text import kernel_text
 from ssllatency.system_calls import Answer, CallRule, limit_to, program
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -66,7 +66,7 @@ def _lower(kind: int, value: int, spare: int = 0) -> None:
 
 def _address_space() -> int:
     """The bytes of address space that this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    return int(kernel_text("/proc/self/statm").split()[0]) * resource.getpagesize()
 
 
 def close_all_but(*kept: int) -> None:

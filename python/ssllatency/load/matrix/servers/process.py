@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ssllatency.data_class import dataclass
+from ssllatency.host.kernel_text import kernel_text
 from ssllatency.load.account import Account
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.figures import LoadError
@@ -71,7 +72,7 @@ def free_ports(count: int) -> list[int]:
 
 def _listening_range() -> range:
     """The larger of the ranges beside that of outgoing connections."""
-    first, last = map(int, _OUTGOING_PORTS.read_text().split())
+    first, last = map(int, kernel_text(_OUTGOING_PORTS).split())
     below, above = range(_FIRST_PORT, first), range(last + 1, 1 << 16)
     return max(below, above, range(first, last + 1) if len(below) + len(above) < 1000 else range(0), key=len)
 
