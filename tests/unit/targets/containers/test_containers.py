@@ -13,6 +13,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.targets import Selection, all_processes, select
 from ssllatency.targets.containers.container import Container, containers_in, containers_of, in_container, parse_cgroup
 from ssllatency.targets.containers.names import container_names
+from ssllatency.targets.containers.service import service_of
 
 AddProcess = Callable[..., Path]
 
@@ -172,6 +173,16 @@ def test_nobody_is_in_it(containers: Path, tmp_path: Path, wanted: str) -> None:
 def test_as_a_selection(containers: Path) -> None:
     assert [process.pid for process in select(Selection(container="3f2a"), containers)] == [20, 21]
     assert [process.pid for process in select(Selection(pids=(10,), container="web"), containers)] == [10, 40]
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_no_name_of_a_cgroup_begins_another_line(proc: Path, end: str) -> None:
+    """A cgroup's name may hold any character but a newline and /: what a user makes of them stays that user's."""
+    (proc / "17").mkdir()
+    path = f"/user.slice/user-1000.slice/user@1000.service/x{end}0::/docker/{ID}"
+    (proc / "17" / "cgroup").write_bytes(f"0::{path}\n".encode())
+    assert containers_of(17, proc) == (Container("docker", ID, owner=USER),)
+    assert service_of(17, "x", proc, proc).name == f"{USER}docker:{ID[:12]}"
 
 
 def test_a_process_gone_is_in_none(proc: Path) -> None:
