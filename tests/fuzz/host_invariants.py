@@ -9,6 +9,7 @@ import argparse
 import base64
 import json
 import math
+import re
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,9 +31,10 @@ from ssllatency.reports.documents import document
 from ssllatency.reports.documents.fields import DocumentField
 from ssllatency.reports.documents.flight_recorder import read_recording
 from ssllatency.reports.text import flight_recorder as flight_recorder_text
+from ssllatency.targets.containers.container import parse_cgroup
 from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
-from ssllatency.targets.containers.service import owner_of, service_in, unit_of
+from ssllatency.targets.containers.service import called_in, service_in, unit_of
 from ssllatency.targets.hazards import hazards
 from ssllatency.targets.maps import parse_maps, shown_path
 from ssllatency.targets.processes import process_of
@@ -43,6 +45,7 @@ from tests.fixtures import flight_recording
 
 _LONGEST_LABEL = 250
 _ID = "3f" * 32
+_OF_A_USER = re.compile(r"(?:user@[0-9]+\.service|user-[0-9]+\.slice)/comm")
 _READERS: tuple[Callable[[str], object], ...] = (
     *(options.seconds, options.process_ids, options.ports, options.count, options.whole, options.duration_ns),
     *(options.linear_range, options.budget, options.labels, options.peer_prefix, options.who, options.room),
@@ -52,15 +55,15 @@ _MOST_KINDS = 65  # of a JVM's handshakes or exceptions, the last of which are a
 
 
 def check_cgroup(data: bytes) -> None:
-    """Of /proc/PID/cgroup: what a user's own systemd runs bears that user's name first; labels are printable and bounded."""
+    """Of /proc/PID/cgroup: what a user runs bears that user's name first; labels are printable and bounded."""
     text = data.decode(errors="backslashreplace")
-    owner, unit = owner_of(text), unit_of(text)
+    containers, unit, called = parse_cgroup(text), unit_of(text), called_in(text, "comm")
     service = service_in(text, "comm", lambda _: {})
-    if owner:
-        assert not unit or unit.startswith(owner)
-        assert service.name == "comm" or service.name.startswith(owner)
+    assert called == "comm" or _OF_A_USER.fullmatch(called)
+    if containers:
+        assert service.name.startswith(containers[-1].owner)
     else:
-        assert "/user@" not in f"/{unit}" or "user@" in text
+        assert service.name == (unit or called)
     for _, value in _SERVICES.labels_in("comm", text):
         assert len(value) <= _LONGEST_LABEL
         assert value.isprintable()
@@ -71,6 +74,7 @@ def cgroups() -> list[bytes]:
     return [
         b"0::/system.slice/nginx.service\n",
         b"0::/user.slice/user-1000.slice/user@1000.service/app.slice/web.service\n",
+        b"0::/user.slice/user-1000.slice/session-3.scope\n",
         f"0::/user.slice/user@1000.service/user.slice/libpod-{_ID}.scope/container\n".encode(),
         f"0::/system.slice/docker-{_ID}.scope\n".encode(),
         f"0::/kubepods.slice/kubepods-burstable-pod01234567_89ab_cdef_0123_456789abcdef.slice/cri-containerd-{_ID}.scope\n".encode(),

@@ -13,7 +13,7 @@ from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.targets.containers.container import Container, cgroup_of, parse_cgroup
-from ssllatency.targets.containers.service import unit_of
+from ssllatency.targets.containers.service import called_in, unit_of
 from ssllatency.targets.processes import PROC, Process
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
@@ -44,7 +44,7 @@ class Services:
     def labels_in(self, comm: str, cgroup: str) -> Labels:
         """The labels of a process of this name, with the text of its /proc/PID/cgroup, "" where that isn't known."""
         containers = parse_cgroup(cgroup)
-        found = self._of_innermost(containers) if containers else {names.SERVICE: unit_of(cgroup) or comm}
+        found = self._of_innermost(containers) if containers else {names.SERVICE: unit_of(cgroup) or called_in(cgroup, comm)}
         return labels({name: _clean(value) for name, value in {**found, names.COMM: comm}.items()})
 
     def _of_innermost(self, containers: Sequence[Container]) -> dict[str, str]:

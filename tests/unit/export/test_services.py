@@ -18,7 +18,7 @@ CASES = {
         "service": "user@1000.service/web.service",
         "comm": "x",
     },
-    "0::/user.slice/user-1000.slice/session-3.scope": {"service": "x", "comm": "x"},
+    "0::/user.slice/user-1000.slice/session-3.scope": {"service": "user-1000.slice/x", "comm": "x"},
     "1:name=systemd:/system.slice/old.service\n4:memory:/other.service": {"service": "old.service", "comm": "x"},
     "": {"service": "x", "comm": "x"},
     f"0::/system.slice/docker-{ID}.scope": {
@@ -108,6 +108,13 @@ def test_a_pid_that_is_used_again_while_it_is_looked_at(
     monkeypatch.setattr(services, "_cgroup", other)
     known = services.known(7, "")
     assert (known.started, dict(known.labels)) == (5353, {"service": "postgres.service", "comm": "postgres"})
+
+
+def test_no_name_of_a_process_poses_as_a_unit(services: Services) -> None:
+    session = "0::/user.slice/user-1000.slice/session-3.scope"
+    assert dict(services.labels_in("nginx.service", session))["service"] == "user-1000.slice/nginx.service"
+    assert dict(services.labels_in("nginx.service", "0::/"))["service"] == "comm:nginx.service"
+    assert dict(services.labels_in("nginx", "0::/"))["service"] == "nginx"
 
 
 def test_names_are_harmless_and_bounded(services: Services) -> None:

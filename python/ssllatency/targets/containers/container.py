@@ -38,15 +38,16 @@ UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD = re.compile(rf"(?:.*-)?pod(?P<uid>{UID})(?:\.slice)?")
 _RUNTIMES = {"libpod": "podman", "libpod-payload": "podman", "crio": "cri-o", "cri-containerd": "containerd"}
 _NOT_CONTAINERS = ("libpod-conmon", "crio-conmon")  # the processes that watch over one
-MANAGER = re.compile(r"user@\d+\.service")  # the user's own systemd, below which users make and name cgroups
+MANAGER = re.compile(r"user@[0-9]+\.service")  # the user's own systemd, below which users make and name cgroups
+_SLICE = re.compile(r"user-[0-9]+\.slice")  # around that, and around the sessions in which the user has logged in
 _SHOWN = 12  # characters of an ID, as the runtimes themselves show it
 
 
 @dataclass(frozen=True)
 class Container:
     """A container: `runtime` as "docker", "container" where the path doesn't tell; `id` its ID, or the name of one without;
-    `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known. `owner`: the
-    user's own systemd below which it is, as "user@1000.service/"; "" for the system's. `within`: the ID of the container that
+    `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known. `owner`: as
+    owner_in() tells it of where it is. `within`: the ID of the container that
     it is in, "" for an outermost one. Users and containers may give theirs anybody's ID."""
 
     runtime: str
@@ -75,18 +76,30 @@ class Container:
 def containers_in(path: str) -> tuple[Container, ...]:
     """The containers that a cgroup's path names, the outermost first."""
     containers: list[Container] = []
-    pod, above, owner = "", "", ""
+    pod, above = "", ""
     for name in filter(None, path.removesuffix(" (deleted)").split("/")):
-        owner = owner or (f"{name}/" if MANAGER.fullmatch(name) else "")
         # Where systemd's form of a path was given to cgroupfs, one name holds what should be three.
         for part in name.split(":", 1) if ".slice:" in name else (name,):
             if uid := _POD.fullmatch(part):
                 pod = uid["uid"].replace("_", "-")
             elif container := _container(part, above, pod):
-                containers.append(replace(container, owner=owner, within=containers[-1].id if containers else ""))
+                containers.append(
+                    replace(container, owner=owner_in(above.split("/")), within=containers[-1].id if containers else "")
+                )
                 pod = ""
         above = f"{above}/{name}"
     return tuple(containers)
+
+
+def owner_in(folders: Iterable[str]) -> str:
+    """The user whose own systemd these folders of a cgroup's path lie below, as "user@1000.service/"; or else whose sessions
+    they are, as "user-1000.slice/"; "" for the system's."""
+    slices = ""
+    for folder in folders:
+        if MANAGER.fullmatch(folder):
+            return f"{folder}/"
+        slices = slices or (f"{folder}/" if _SLICE.fullmatch(folder) else "")
+    return slices
 
 
 def parse_cgroup(text: str) -> tuple[Container, ...]:

@@ -3,8 +3,11 @@
 /proc/PID/cgroup, which every user may read, and the runtimes' own files for names.
 
 What lies below a user's own systemd that user has named, whatever it is called: user@1000.service/nginx.service isn't the
-system's nginx.service. So has what lies below a service of the system that was given its own cgroups: of several names the
-outermost counts."""
+system's nginx.service. So has who runs in a session of that user's the process's own name: user-1000.slice/nginx. So has what
+lies below a service of the system that was given its own cgroups: of several names the outermost counts.
+
+A process that is in no unit at all has its own name, which anybody may have chosen where no systemd puts users into slices:
+one that reads like a unit's, a user's or a container's has "comm:" before it."""
 
 from __future__ import annotations
 
@@ -12,15 +15,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
-from ssllatency.targets.containers.container import MANAGER, Container, cgroup_of, cgroup_paths, parse_cgroup
+from ssllatency.targets.containers.container import MANAGER, Container, cgroup_of, cgroup_paths, owner_in, parse_cgroup
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC
 
 _HIERARCHIES = ("", "name=systemd")  # those that systemd manages: cgroup v2's, and its own of v1
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")  # how systemd writes odd characters of a name
+_READS_LIKE_ANOTHER = re.compile(r"[/:]|\.(?:service|scope|slice)\Z")
 _SHOWN = 8  # characters of a pod's UID
 
 NamesOf = Callable[[str], Mapping[str, str]]  # the names of containers, by ID, as far as they are known
@@ -54,9 +59,9 @@ def service_in(cgroup: str, comm: str, names_of: NamesOf) -> Service:
     containers = parse_cgroup(cgroup)
     if containers:
         contained = _contained(containers[-1], names_of)
-        return replace(contained, name=owner_of(cgroup) + contained.name)
+        return replace(contained, name=containers[-1].owner + contained.name)
     unit = unit_of(cgroup)
-    return Service(unit, ServiceKind.UNIT) if unit else Service(comm, ServiceKind.COMM)
+    return Service(unit, ServiceKind.UNIT) if unit else Service(called_in(cgroup, comm), ServiceKind.COMM)
 
 
 def _contained(container: Container, names_of: NamesOf) -> Service:
@@ -68,19 +73,25 @@ def _contained(container: Container, names_of: NamesOf) -> Service:
 
 
 def unit_of(cgroup: str) -> str:
-    """The service of systemd that the text of /proc/PID/cgroup tells of, a user's with owner_of() before it; "" where there is
-    none: in a session, a scope, or where systemd doesn't run."""
+    """The service of systemd that the text of /proc/PID/cgroup tells of, a user's with that user before it, as owner_in() tells
+    it; "" where there is none: in a session, a scope, or where systemd doesn't run."""
     for folders in _paths(cgroup):
-        for folder in folders:
-            if folder.endswith(".service") and not MANAGER.fullmatch(folder):
-                return owner_of(cgroup) + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), folder)
+        above = list(takewhile(_is_no_service, folders))
+        if len(above) < len(folders):
+            return owner_in(above) + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), folders[len(above)])
     return ""
 
 
-def owner_of(cgroup: str) -> str:
-    """The prefix of the name of a service or container that a user runs: "user@1000.service/"; "" for the system's."""
-    managers = (folder for folders in _paths(cgroup) for folder in folders if MANAGER.fullmatch(folder))
-    return next((f"{manager}/" for manager in managers), "")
+def called_in(cgroup: str, comm: str) -> str:
+    """The name of the service of a process of this name that is in no unit and no container, as the text of its
+    /proc/PID/cgroup tells."""
+    owner = next(filter(None, map(owner_in, _paths(cgroup))), "")
+    return f"{owner or ('comm:' if _READS_LIKE_ANOTHER.search(comm) else '')}{comm}"
+
+
+def _is_no_service(folder: str) -> bool:
+    """Whether a folder of a cgroup's path is no service of systemd's but, at most, the systemd of a user."""
+    return not folder.endswith(".service") or MANAGER.fullmatch(folder) is not None
 
 
 def _paths(cgroup: str) -> list[list[str]]:

@@ -37,8 +37,20 @@ def service(path: str, names: dict[str, str] | None = None, hierarchy: str = "0:
             Service("user@1000.service/podman:3f3f3f3f3f3f", ServiceKind.CONTAINER),  # it may have been given another's ID
         ),
         (f"/docker/{'a' * 64}/docker-{ID}.scope", {ID: "web"}, Service("docker:3f3f3f3f3f3f", ServiceKind.CONTAINER)),
-        ("/user.slice/user-1000.slice/user@1000.service/init.scope", {}, Service("nginx", ServiceKind.COMM)),
-        ("/user.slice/user-1000.slice/session-3.scope", {}, Service("nginx", ServiceKind.COMM)),
+        ("/user.slice/user-1000.slice/user@1000.service/init.scope", {}, Service("user@1000.service/nginx", ServiceKind.COMM)),
+        ("/user.slice/user-1000.slice/session-3.scope", {}, Service("user-1000.slice/nginx", ServiceKind.COMM)),
+        ("/user.slice/user-x.slice/session-3.scope", {}, Service("nginx", ServiceKind.COMM)),
+        ("/system.slice/mine.service/user-1000.slice/x", {}, Service("mine.service", ServiceKind.UNIT)),
+        (
+            f"/docker/{ID}/user.slice/user-1000.slice/user@1000.service/x",
+            {ID: "web"},
+            Service("docker:web", ServiceKind.CONTAINER),
+        ),
+        (
+            f"/user.slice/user-1000.slice/session-3.scope/docker-{ID}.scope",
+            {ID: "web"},
+            Service("user-1000.slice/docker:3f3f3f3f3f3f", ServiceKind.CONTAINER),
+        ),
         ("/", {}, Service("nginx", ServiceKind.COMM)),
         (f"/system.slice/docker-{ID}.scope", {ID: "web"}, Service("docker:web", ServiceKind.CONTAINER)),
         (f"/system.slice/docker-{ID}.scope", {}, Service("docker:3f3f3f3f3f3f", ServiceKind.CONTAINER)),
@@ -48,6 +60,14 @@ def service(path: str, names: dict[str, str] | None = None, hierarchy: str = "0:
 )
 def test_the_service_is_the_innermost_that_has_a_name(path: str, names: dict[str, str], expected: Service) -> None:
     assert service(path, names) == expected
+
+
+@pytest.mark.parametrize("comm", ["nginx.service", "a.scope", "user-1000.slice", "docker:web", "user@1/nginx", "comm:nginx"])
+def test_no_name_of_a_process_poses_as_anothers(comm: str) -> None:
+    """Of one in a session, and of one where no systemd tells whose it is."""
+    session = "0::/user.slice/user-1000.slice/session-3.scope\n"
+    for cgroup, before in ((session, "user-1000.slice/"), ("0::/\n", "comm:"), ("", "comm:")):
+        assert service_in(cgroup, comm, lambda _: {}) == Service(before + comm, ServiceKind.COMM)
 
 
 def test_cgroup_1_has_the_unit_in_systemds_own_hierarchy() -> None:
