@@ -35,8 +35,10 @@ from ssllatency.model.flight_recorder import FlightRecording, Negotiated, Thrown
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.text.flight_recorder import render
+from ssllatency.targets import Process
+from ssllatency.tracing.jfr import recording as jfr_recording
 from ssllatency.tracing.jfr.attach import Jvm, command, open_jvm
-from ssllatency.tracing.jfr.recording import HelperField
+from ssllatency.tracing.jfr.recording import HelperField, JvmRecording
 from ssllatency.tracing.jfr.summary import settings, summary, times_methods, times_ours
 
 
@@ -138,6 +140,27 @@ def test_report_and_document_say_it() -> None:
     assert "1 SSLHandshakeException: no cipher suites in common" in report
     assert "\x1b" not in report
     assert from_json(to_json(snapshot)) == snapshot
+
+
+def test_a_helper_that_a_jvms_user_has_stopped_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jfr_recording, "_ENDS_S", 0.05)
+    stopped, ended = (JvmRecording(Process(pid, 1, "java", 1)) for pid in (7, 8))
+    with subprocess.Popen(["sleep", "600"]) as helper, subprocess.Popen(["true"]) as other:
+        try:
+            helper.send_signal(signal.SIGSTOP)
+            stopped._helper, ended._helper = helper.pid, other.pid
+            os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+            jfr_recording._close([stopped, ended])
+            assert not Path(f"/proc/{helper.pid}").exists()
+            assert not Path(f"/proc/{other.pid}").exists()
+        finally:
+            helper.kill()
+    said = capsys.readouterr().err
+    assert "speaks to the JVM 7 didn't end" in said
+    assert "JVM 8" not in said
+    stopped.close()  # a second time does nothing
 
 
 @contextmanager

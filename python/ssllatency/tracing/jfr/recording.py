@@ -28,6 +28,7 @@ _JVM = "libjvm.so"
 _MOST_JVMS = 32
 _MOST_SAID = 1 << 20
 _SAYS_S, _READS_S = 60.0, 180.0  # how long a helper may take to begin, and to read what was recorded
+_ENDS_S, _LOOK_S = 30.0, 0.02  # all helpers together to end, and how often it is looked whether one has
 
 
 class HelperField(Field):
@@ -82,14 +83,31 @@ class JvmRecording:
             return None
         return read_recording(line)
 
-    def close(self) -> None:
-        """Waits for the helper, which ends the recording if it still runs."""
+    def leave(self) -> None:
+        """Has the helper end, and the recording before if it still runs."""
         for descriptor in (self._telling, self._hearing):
             if descriptor >= 0:
                 os.close(descriptor)
-        if self._helper > 0:
-            os.waitpid(self._helper, 0)
-        self._telling = self._hearing = self._helper = -1
+        self._telling = self._hearing = -1
+
+    def close(self, until_s: float | None = None) -> None:
+        """Leaves the helper and waits for its end, until this time by time.monotonic() at most, as the JVM's user may have
+        stopped it, or let it wait: then it is killed."""
+        self.leave()
+        if self._helper <= 0:
+            return
+        helper, self._helper = self._helper, -1
+        until_s = time.monotonic() + _ENDS_S if until_s is None else until_s
+        while not os.waitpid(helper, os.WNOHANG)[0]:
+            if time.monotonic() >= until_s:
+                os.kill(helper, signal.SIGKILL)  # it is our child, and nobody has waited for it
+                os.waitpid(helper, 0)
+                tell(
+                    f"The process that speaks to the JVM {self.process.pid} didn't end, and was killed: a recording that still"
+                    " runs there ends by itself."
+                )
+                return
+            time.sleep(_LOOK_S)
 
     def _line(self, most_s: float) -> HelperField:
         """The next line of the helper's; an empty one where there is none, with the reason in `error`."""
@@ -114,14 +132,14 @@ def record(selection: Selection, duration_s: float) -> Snapshot:
     processes = _jvms(select(selection))
     with ExitStack() as stack:
         recordings = list[JvmRecording]()
+        stack.callback(_close, recordings)
         for process in processes:
             recording = JvmRecording(process)
-            stack.callback(recording.close)
+            recordings.append(recording)
             try:
                 recording.start(duration_s)
             except SsllatencyError as error:
                 recording.error = str(error)
-            recordings.append(recording)
         begun = [recording for recording in recordings if not recording.error and recording.has_begun()]
         problems = [recording.error for recording in recordings if recording.error]
         if not begun:
@@ -147,6 +165,15 @@ def record(selection: Selection, duration_s: float) -> Snapshot:
         notes=tuple(dict.fromkeys(problems)),
         flight_recordings=tuple(read),
     )
+
+
+def _close(recordings: Sequence[JvmRecording]) -> None:
+    """Closes all, which have the same time for that: of no JVM's user the command waits longer for having named others."""
+    for recording in recordings:
+        recording.leave()
+    until_s = time.monotonic() + _ENDS_S
+    for recording in recordings:
+        recording.close(until_s)
 
 
 def _jvms(processes: Sequence[Process]) -> list[Process]:
