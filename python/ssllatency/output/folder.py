@@ -35,7 +35,11 @@ class Folder:
         """Writes a recording, whole or not at all; its path. SsllatencyError where it can't be written."""
         stamp = f"ssllatency-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         names = (f"{stamp}{f'-{number}' if number else ''}.jsonl" for number in range(_MOST_OF_A_SECOND))
-        path = next(path for name in names if not os.path.lexists(path := self._path / name))
+        path = next((path for name in names if not os.path.lexists(path := self._path / name)), None)
+        if path is None:
+            raise SsllatencyError(
+                f"A recording of {stamp} can't be written: {self._path} has {_MOST_OF_A_SECOND} of that second already."
+            )
         output_files.write(str(path), text)
         self._make_room(path)
         return path

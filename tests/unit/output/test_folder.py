@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.output import folder as output_folder
 from ssllatency.output.folder import Folder, recordings_near
 
 OLD = [f"ssllatency-2020010{number}T000000Z.jsonl" for number in range(1, 6)]
@@ -49,6 +50,13 @@ def test_they_are_bounded_in_bytes_but_for_the_newest(tmp_path: Path) -> None:
     assert names(tmp_path) == [*OLD[3:], newest.name]
     large = folder.keep("z" * 1000)
     assert names(tmp_path) == [large.name]
+
+
+def test_where_all_names_of_a_second_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_folder, "_MOST_OF_A_SECOND", 0)
+    with pytest.raises(SsllatencyError, match="has 0 of that second already"):
+        Folder(str(tmp_path), 5, 1 << 20).keep("one more")
+    assert names(tmp_path) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
