@@ -7,10 +7,12 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ssllatency.export.metrics.alerts import of_assigned
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
 from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.ledger import Folded, Known, Ledger, Row, Value
-from ssllatency.export.metrics.points import Point, labels
+from ssllatency.export.metrics.places import Places
+from ssllatency.export.metrics.points import Distribution, Point, labels
 
 CALLS: Row = ("ssllatency.call.retries", labels({"function": "SSL_read"}))
 
@@ -214,3 +216,90 @@ def test_the_overflow_keeps_what_has_ended_and_lets_nothing_out() -> None:
     assert ended == [("ssllatency.call.retries", labels({"service": "0"}))]
     assert values(cap.place(points(0, 4, 0, 8))[0]) == {"3": 8, "overflow": 7}
     assert cap.dropped == 2
+
+
+def error(alert: int) -> Row:
+    """The row of handshakes in which the client sent this alert."""
+    alerts = {"error.type": f"alert {alert}", "tls.alert": f"alert {alert}", "tls.alert.sent": "false"}
+    return "ssllatency.handshake.errors", labels({"outcome": "failure", **alerts})
+
+
+class Attacked(World):
+    """Two servers: clients of the first send alerts, of which there are ever more kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start(1, "attacked.service")
+        self.alerts: dict[Row, Value] = {}
+
+    def shake(self, *rows: Row) -> None:
+        for row in rows:
+            self.alerts[row] = self.alerts.get(row, 0) + 1  # type: ignore[operator]
+
+    def fold(self, ledger: Ledger) -> dict[Row, float]:
+        folded = ledger.fold({1: dict(self.alerts)}, ledger.gone(), self.names)
+        counts = folded[labels({"service": "attacked.service"})].counts
+        return {row: value for row, value in counts.items() if not isinstance(value, Distribution)}
+
+
+REFUSED: Row = "ssllatency.handshake.errors", labels({"outcome": "failure", "error.type": "no shared cipher"})
+OTHERS: Row = "ssllatency.handshake.errors", labels({"outcome": "failure", "error.type": "other"})
+
+
+def test_clients_of_a_service_take_no_room_of_others_nor_of_what_the_service_refuses() -> None:
+    world = Attacked()
+    ledger = ledger_of(world)
+    world.shake(*[error(number) for number in range(10)])
+    assert world.fold(ledger) == {error(number): 1 for number in range(10)}
+    world.shake(*[error(number) for number in range(510)], *[error(300)] * 7)
+    shown = world.fold(ledger)
+    assert len(shown) == 33
+    assert (shown[error(0)], shown[error(300)], shown[OTHERS]) == (2, 8, 510 - 32)
+    assert ledger.left == 510 - 32
+    world.shake(REFUSED, error(509))
+    again = world.fold(ledger)
+    assert again == {**shown, REFUSED: 1, OTHERS: 510 - 32 + 1}
+    world.end(1)
+    assert world.fold(ledger) == again  # also once they are kept
+    assert ledger.left == 510 - 32
+
+
+def test_no_row_of_a_service_ever_falls_however_many_there_are() -> None:
+    chance, world = random.Random(7), Attacked()
+    ledger, before, true = ledger_of(world), dict[Row, float](), 0
+    for _ in range(200):
+        rows = [error(int(chance.expovariate(0.01))) for _ in range(chance.randrange(5))]
+        world.shake(*rows)
+        true += len(rows)
+        shown = world.fold(ledger)
+        assert all(shown[row] >= value for row, value in before.items())
+        assert sum(shown.values()) == true
+        assert len(shown) <= 33
+        before = shown
+        if chance.random() < 0.1:  # another process of the service goes on, with counts of its own
+            world.end(1)
+            world.fold(ledger)
+            world.start(1, "attacked.service")
+            world.alerts = {}
+
+
+def test_keys_and_their_times_are_other_together() -> None:
+    """As durations and calls are: else a mean would be one of other handshakes."""
+    counts: dict[Row, Value] = {}
+    for number in range(100):
+        of = labels({"operation": "sign", "key": f"RSA-{number}"})
+        counts["ssllatency.private_key.operations", of] = number
+        counts["ssllatency.private_key.time", of] = 1000.0 - number
+    others = Places().others(counts)
+    operations, times = ({values for family, values in others if family.endswith(kind)} for kind in ("operations", "time"))
+    assert operations == times == {labels({"operation": "sign", "key": f"RSA-{number}"}) for number in range(36)}
+    assert set(others.values()) == {
+        (f"ssllatency.private_key.{kind}", labels({"operation": "sign", "key": "other"})) for kind in ("operations", "time")
+    }
+
+
+def test_alerts_that_nobody_assigned_are_one() -> None:
+    assert {of_assigned(f"alert {number}") for number in range(122, 256)} == {"unassigned alert"}
+    assert len({of_assigned(f"alert {number}") for number in range(256)}) == 38  # and 37 that are assigned
+    for words in ("", "alert 52", "unknown CA", "alert certificate required", "reason 200", "alert 1٢", "alert "):
+        assert of_assigned(words) == words

@@ -8,6 +8,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tests.measured.handshakes import Shake, handshakes_of
+
 from ssllatency.export.formats import protobuf
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.exposition import Exposition, Own
@@ -16,7 +18,7 @@ from ssllatency.export.metrics.ledger import Known
 from ssllatency.export.metrics.points import Distribution, Frames, Labels, Point, Reading, Readings, labels
 from ssllatency.export.serve.negotiation import open_metrics, plain
 from ssllatency.model.arithmetic.handshake_sums import add_times
-from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
+from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Tallies, Times
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.process_label import ProcessLabel
 from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
@@ -265,3 +267,40 @@ def test_series_without_a_place_count_in_the_overflow_and_no_reading_changes_aft
         seen.append((reading, [replace(point) for point in reading.points]))
     assert all(list(reading.points) == points for reading, points in seen)
     assert any(("otel.metric.overflow", "true") in point.labels for point in seen[-1][0].points)
+
+
+def test_alerts_that_clients_send_to_one_server_take_no_room_of_anothers_series() -> None:
+    world = World(2)
+    alerts = [
+        Shake({Part.REST: 1}, {}, Ending.FAILURE, reason=f"alert {number}", alert=f"alert {number}", state=state)
+        for number in range(256)
+        for state in ("TLSv1.2", "TLSv1.3", "before the ClientHello")
+    ]
+    refused = Shake({Part.REST: 1}, {}, Ending.FAILURE, reason="no shared cipher")
+    exposition = Exposition(Processes(world), 500, 300.0, lambda: world.now_s)
+
+    def read(shakes: Mapping[int, list[Shake]]) -> dict[str, dict[Labels, object]]:
+        by_process = {}
+        for pid, of in shakes.items():
+            made = handshakes_of(of)
+            by_process[pid] = Tallies(made.causes, made.keys, made.mix)
+        reading = exposition.read(
+            replace(world.snapshot(), handshakes=Handshakes((), by_process=by_process)), set(), Own(0, 0.1)
+        )
+        found: dict[str, dict[Labels, object]] = {}
+        for point in reading.points:
+            found.setdefault(point.family, {})[point.labels] = point.value
+        return found
+
+    world.started = {3: 1}  # PIDs that are of `web` and of `mail`
+    read({3: alerts})
+    world.started[4] = 2
+    found = read({3: alerts, 4: [refused]})
+    errors = found["ssllatency.handshake.errors"]
+    assert errors[labels({"service": "mail", "outcome": "failure", "error.type": "no shared cipher"})] == 1
+    assert len(errors) == 33 + 1
+    others = labels({"service": "web", "outcome": "failure", "error.type": "other"})
+    unassigned = [of for of in errors if ("error.type", "unassigned alert") in of]
+    assert (len(unassigned), sum(errors.values())) == (3, len(alerts) + 1)  # type: ignore[arg-type]
+    assert found["ssllatency.series.dropped"] == {(): 37 * 3 + 3 - 32}
+    assert errors[others] == 37 * 3 + 3 - 32

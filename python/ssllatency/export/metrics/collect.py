@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.alerts import of_assigned
 from ssllatency.export.metrics.facts import facts_of
 from ssllatency.export.metrics.kept import KeptResults, Stage
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
@@ -252,8 +253,8 @@ def _without_facts(handshakes: Handshakes) -> int:
 def _of_tallies(tallies: Tallies) -> Iterator[Found]:
     for cause in tallies.causes:
         if cause.ending != "success":
-            why = {names.OUTCOME: cause.ending, names.ERROR: cause.reason, names.STATE: cause.state}
-            alert = {names.ALERT: cause.alert, names.SENT: _known(cause.sent if cause.alert else None)}
+            why = {names.OUTCOME: cause.ending, names.ERROR: of_assigned(cause.reason), names.STATE: cause.state}
+            alert = {names.ALERT: of_assigned(cause.alert), names.SENT: _known(cause.sent if cause.alert else None)}
             peer = {names.PEER_LEFT: _known(cause.peer_left), names.UNDELIVERED: _known(cause.undelivered)}
             yield "ssllatency.handshake.errors", labels({**why, **alert, **peer}), cause.count
     for label, family, name in ((Label.CIPHER, "ciphers", names.CIPHER), (Label.GROUP, "curves", names.CURVE)):

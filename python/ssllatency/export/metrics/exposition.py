@@ -14,7 +14,8 @@ from ssllatency.export.metrics.certificates import expiries
 from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
 from ssllatency.export.metrics.families import BY_NAME, FAMILIES, MetricKind
 from ssllatency.export.metrics.kept import KeptResults, Stage
-from ssllatency.export.metrics.ledger import Counts, Folded, Ledger, Row, ServiceLookup, Value
+from ssllatency.export.metrics.ledger import Counts, Folded, Ledger, Row, ServiceLookup, Value, bounded
+from ssllatency.export.metrics.places import Places
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, labels
 from ssllatency.model.cost import TracingCost
 from ssllatency.model.snapshot import Snapshot
@@ -42,6 +43,7 @@ class Exposition:
         self._kept = KeptResults()
         self._ledger = Ledger(processes, self._kept, self._began_s, linger_s, clock)
         self._cap = Cap(most, self._began_s)
+        self._untold = Places()  # of processes that aren't told apart
         self._by_process = ByProcess(self._kept)
         self._highest: dict[tuple[str, Labels], float] = {}
         self._of_no_service: dict[tuple[str, Labels], Point] = {}  # those of the last reading
@@ -55,7 +57,7 @@ class Exposition:
     def read(self, snapshot: Snapshot, gone: set[int], own: Own) -> Reading:
         """The snapshot's counts as points."""
         counts = self._by_process.read(snapshot)
-        untold = counts.pop(OTHER, {})
+        untold = bounded(self._untold, counts.pop(OTHER, {}))
         folded = self._ledger.fold(counts, gone, {target.pid: target.comm for target in snapshot.targets})
         before, self._of_no_service = self._of_no_service, {}
         points = self._points_of_no_service(chain(self._of_host(snapshot), _in_overflow(untold)), before)
@@ -122,7 +124,7 @@ class Exposition:
         yield "ssllatency.targets.refused", (), own.refused
         yield "ssllatency.targets.spared", (), own.spared
         yield "ssllatency.series", (), len(self._cap)
-        yield "ssllatency.series.dropped", (), self._cap.dropped
+        yield "ssllatency.series.dropped", (), self._cap.dropped + self._ledger.left + self._untold.left
         yield "ssllatency.reading", (), own.reading_s
         about = {"version": __version__, "engine": snapshot.engine, "kernel": snapshot.kernel}
         yield "ssllatency.build.info", labels(about), 1

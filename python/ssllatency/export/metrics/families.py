@@ -153,7 +153,7 @@ FAMILIES = (
     Family("ssllatency.targets.refused", C, "{target}", "Processes and files that could not be traced, or not any more."),
     Family("ssllatency.targets.spared", G, "{process}", "Processes without probes: they opted out, or changed the code."),
     Family("ssllatency.series", G, "{series}", "Series in this exposition."),
-    Family("ssllatency.series.dropped", C, "{series}", "Series without room: they count in the overflow series."),
+    Family("ssllatency.series.dropped", C, "{series}", "Series without room: they count in the overflow series or as `other`."),
     Family("ssllatency.reading", G, "s", "How long the last reading of the counts took."),
     Family("ssllatency.otlp.requests", C, "{request}", "Requests to the OTLP receiver, by result.", (RESULT,)),
     Family("ssllatency.otlp.rejected", C, "{point}", "Data points that the OTLP receiver rejected."),

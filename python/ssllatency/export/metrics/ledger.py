@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ssllatency.data_class import dataclass
 from ssllatency.export.metrics.kept import KeptResults, Stage
+from ssllatency.export.metrics.places import Places
 from ssllatency.export.metrics.points import Distribution, Labels
 from ssllatency.model.histogram import ExponentialHistogram
 
@@ -32,6 +33,17 @@ def added(values: Sequence[Value]) -> Value:
     parts: Sequence[Distribution] = values  # type: ignore[assignment]
     total_ns = sum([part.total_ns for part in parts])
     return Distribution(total_ns, ExponentialHistogram.added([part.buckets for part in parts]))
+
+
+def bounded(places: Places, counts: Counts) -> Counts:
+    """Add up what has no place of its own."""
+    others = places.others(counts)
+    if not others:
+        return counts
+    own = {row: value for row, value in counts.items() if row not in others}
+    for row, other in others.items():
+        own[other] = added([own[other], counts[row]]) if other in own else counts[row]
+    return own
 
 
 def since(later: Counts, earlier: Counts) -> Counts:
@@ -76,30 +88,31 @@ class Folded:
 
 @dataclass
 class ServiceCounts:
-    """The part of a service that is kept: the counts of its processes that have ended, and when it had a process last.
-    `since_s`: since when it counts."""
+    """The part of a service that is kept: the counts of its processes that have ended, when it had a process last, and which
+    of its rows have a place of their own. `since_s`: since when it counts."""
 
     since_s: float
     alive_s: float
     kept: Counts = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
 
     def keep(self, counts: Counts) -> None:
         """Adds what a process had when it ended."""
         kept = dict(self.kept)
         for row, value in counts.items():
             kept[row] = added([kept[row], value]) if row in kept else value
-        self.kept = kept
+        self.kept = bounded(self.places, kept)
 
     def folded(self, alive: Sequence[Counts]) -> Folded:
         """With what its processes have by now."""
         counted = [counts for counts in (self.kept, *alive) if counts]
         if len(counted) == 1:
-            return Folded(counted[0], self.since_s, len(alive))
+            return Folded(bounded(self.places, counted[0]), self.since_s, len(alive))
         rows: dict[Row, list[Value]] = {}
         for counts in counted:
             for row, value in counts.items():
                 rows.setdefault(row, []).append(value)
-        return Folded({row: added(values) for row, values in rows.items()}, self.since_s, len(alive))
+        return Folded(bounded(self.places, {row: added(values) for row, values in rows.items()}), self.since_s, len(alive))
 
 
 def _folded(parts: Sequence[ServiceCounts | Counts]) -> Folded:
@@ -126,7 +139,13 @@ class Ledger:
         self._last: dict[int, Counts] = {}
         self._earlier: dict[int, Counts] = {}  # what an earlier process of that PID had counted in the same rows
         self._services: dict[Labels, ServiceCounts] = {}
+        self._left = 0  # rows without a place of their own, of services that were forgotten
         self._kept = kept
+
+    @property
+    def left(self) -> int:
+        """The number of rows that have had no place of their own."""
+        return self._left + sum(service.places.left for service in self._services.values())
 
     def gone(self) -> set[int]:
         """Those of the known processes that have ended: to be called before the counts are read, which then have all of theirs.
@@ -192,4 +211,4 @@ class Ledger:
         over = [labels for labels, service in self._services.items() if now - service.alive_s > self._linger_s]
         for labels in over:
             if labels not in alive:
-                del self._services[labels]
+                self._left += self._services.pop(labels).places.left
