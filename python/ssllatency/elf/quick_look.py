@@ -8,6 +8,7 @@ without section headers is read in whole. A damaged file raises no error; fewer 
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,36 +43,73 @@ class _Section:
     sh_link: int
 
 
+class _Reader:
+    """An open file, and how much of it was read."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self.read_bytes = fd, 0
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes at the offset, at most as many as a table can have; empty if they can't be read."""
+        try:
+            content = os.pread(self._fd, min(size, _LARGEST_TABLE), offset)
+        except (OSError, OverflowError):
+            return b""
+        self.read_bytes += len(content)
+        return content
+
+    def next_data(self, offset: int) -> int:
+        """The place of the first byte from there on that isn't in a hole of the file, where the file system tells."""
+        try:
+            return os.lseek(self._fd, offset, os.SEEK_DATA)
+        except (OSError, OverflowError) as error:  # ENXIO: none is left
+            return self.size if isinstance(error, OSError) and error.errno == errno.ENXIO else offset
+
+
 def shows(fd: int, signs: Signs) -> bool:
     """Whether the open file is a 64-bit ELF file that shows one of the signs."""
-    header = _read(fd, 0, _FILE_HEADER.size)
+    return look(fd, signs)[0]
+
+
+def look(fd: int, signs: Signs) -> tuple[bool, int]:
+    """Whether it is, and how many bytes were read for that."""
+    file = _Reader(fd)
+    return _shows(file, signs), file.read_bytes
+
+
+def _shows(file: _Reader, signs: Signs) -> bool:
+    header = file.read(0, _FILE_HEADER.size)
     if len(header) < _FILE_HEADER.size or not header.startswith(_ELF64):
         return False
-    sections = _sections(fd, header)
+    sections = _sections(file, header)
     if not sections:
         names = tuple(name + b"\0" for name in signs.symbols)
-        return _holds(fd, [(0, os.fstat(fd).st_size)], (*signs.texts, *names))
+        return _holds(file, [(0, file.size)], (*signs.texts, *names))
     # A file has one of each kind; one with thousands would take too long to read.
     tables = {
         section.sh_type: section
         for section in sections
         if section.sh_type in (_DYNSYM, _SYMTAB) and section.sh_link < len(sections)
     }
-    if any(_defines(fd, table, sections[table.sh_link], signs.symbols) for table in tables.values()):
+    if any(_defines(file, table, sections[table.sh_link], signs.symbols) for table in tables.values()):
         return True
     return _holds(
-        fd,
+        file,
         _joined((section.sh_offset, section.sh_offset + section.sh_size) for section in sections if _is_data(section)),
         signs.texts,
     )
 
 
-def _sections(fd: int, header: bytes) -> list[_Section]:
+def _sections(file: _Reader, header: bytes) -> list[_Section]:
     fields = _FILE_HEADER.unpack(header)
     start, entry_size, number = fields[6], fields[11], fields[12]
     if entry_size != _SECTION.size:
         return []
-    table = _read(fd, start, number * entry_size)
+    table = file.read(start, number * entry_size)
     whole = table[: len(table) // entry_size * entry_size]
     return [
         _Section(type_, flags, offset, size, link) for _, type_, flags, _, offset, size, link, *_ in _SECTION.iter_unpack(whole)
@@ -82,13 +120,13 @@ def _is_data(section: _Section) -> bool:
     return section.sh_type == _PROGBITS and section.sh_flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
 
 
-def _defines(fd: int, table: _Section, strings: _Section, names: Sequence[bytes]) -> bool:
-    text = _read(fd, strings.sh_offset, strings.sh_size)
+def _defines(file: _Reader, table: _Section, strings: _Section, names: Sequence[bytes]) -> bool:
+    text = file.read(strings.sh_offset, strings.sh_size)
     present = {beginning for beginning in {name[:_BEGINNING] for name in names} if beginning in text}  # most share one
     places = {place for name in names if name[:_BEGINNING] in present for place in _occurrences(text, name + b"\0")}
     if not places:
         return False
-    entries = _read(fd, table.sh_offset, table.sh_size)
+    entries = file.read(table.sh_offset, table.sh_size)
     whole = entries[: len(entries) // _SYMBOL.size * _SYMBOL.size]
     return any(name in places and index != _UNDEFINED for name, _, _, index, _, _ in _SYMBOL.iter_unpack(whole))
 
@@ -114,22 +152,17 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _holds(fd: int, ranges: Iterable[tuple[int, int]], texts: Sequence[bytes]) -> bool:
+def _holds(file: _Reader, ranges: Iterable[tuple[int, int]], texts: Sequence[bytes]) -> bool:
     overlap = max(map(len, texts)) - 1
     for start, end in ranges:
         while start < end:
-            piece = _read(fd, start, min(end - start, CHUNK))
+            piece = file.read(start, min(end - start, CHUNK))
             if any(text in piece for text in texts):
                 return True
             if len(piece) <= overlap:
                 break
-            start += len(piece) - (overlap if start + len(piece) < end else 0)
+            if piece.strip(b"\0"):
+                start += len(piece) - (overlap if start + len(piece) < end else 0)
+            else:  # of a hole, perhaps, which anybody can make as large as they like
+                start = file.next_data(start + len(piece))
     return False
-
-
-def _read(fd: int, offset: int, size: int) -> bytes:
-    """The bytes at the offset, at most as many as a table can have; empty if they can't be read."""
-    try:
-        return os.pread(fd, min(size, _LARGEST_TABLE), offset)
-    except (OSError, OverflowError):
-        return b""

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Protocol
 
-from ssllatency.elf.quick_look import shows
+from ssllatency.elf.quick_look import look as quick_look
 from ssllatency.elf.room import most_copied
 from ssllatency.elf.source import ElfError
-from ssllatency.errors import phrase
+from ssllatency.errors import SsllatencyError, phrase
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.host import kernel
@@ -23,11 +24,24 @@ from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.file_names import has_library_name, stack_called
 from ssllatency.stacks.registry import LIBRARIES
+from ssllatency.tracing.allowance import SharedAllowance
 from ssllatency.tracing.planning.findings import Findings, file_of
 
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
-# In one run: bytes of files that are looked at, and files that show a sign and turn out to hold nothing.
-_MOST_BYTES, _MOST_IN_VAIN = 8 << 30, 256
+# In so much time: bytes of files that are read, and files that show a sign and turn out to hold nothing.
+_MOST_BYTES, _MOST_IN_VAIN, _PERIOD_S = 8 << 30, 256, 3600.0
+_USED_UP = (
+    "Too many or too large files are mapped to inspect them all at once: some of the rest may hold TLS. A run tries them again"
+    " in the next hour."
+)
+
+
+class NotInspectedError(SsllatencyError):
+    """A file isn't looked into; `for_now`: it may be later."""
+
+    def __init__(self, sentence: str, *, for_now: bool) -> None:
+        super().__init__(sentence)
+        self.for_now = for_now
 
 
 class Look(Protocol):
@@ -45,48 +59,53 @@ class KnownFiles:
         self._facts = _kept()
         self._used: dict[str, FileFacts] = {}
         self._learned = False
-        self._bytes, self._in_vain = 0, 0
-        self.unlooked: list[str] = []
+        host = 0, Path("/").stat().st_dev  # root's files of the host's own file system: no container's
+        self._bytes = SharedAllowance(_MOST_BYTES, _PERIOD_S, host)
+        self._in_vain = SharedAllowance(_MOST_IN_VAIN, _PERIOD_S, host)
+        self.unlooked: dict[str, None] = {}
 
     def describe(self, fd: int, path: str, root: str = "/") -> FileFacts:
         """The contents of the file; SsllatencyError where it is a damaged library or can't be read. `root`: where its process's
         root lies, in which its debug file may be."""
+        try:
+            return self._described(fd, path, root)
+        except NotInspectedError as obstacle:
+            self.unlooked[str(obstacle)] = None
+            return NOTHING
+
+    def _described(self, fd: int, path: str, root: str) -> FileFacts:
         status = os.fstat(fd)
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
         facts = self._facts.get(key) or self._used.get(key)
         if facts is None:
-            obstacle = self._too_much(path, status.st_size)
-            if obstacle:
-                self.unlooked += [] if obstacle in self.unlooked else [obstacle]
-                return NOTHING
-            facts = self._looked_at(fd, path, root, status.st_size)
+            facts = self._looked_at(fd, path, root, status)
             self._learned |= not facts.by_debug_file
         if not facts.by_debug_file:
             self._used[key] = facts
+            if len(self._used) > _MOST:
+                del self._used[next(iter(self._used))]
         return facts
 
     def holds_traced(self, fd: int, path: str, root: str = "/") -> bool:
         """Whether the file may be traced; what is called a TLS library is for its plan to say, which says what is wrong with
-        it. Arguments and errors as for describe()."""
-        return has_library_name(path) or bool(self.describe(fd, path, root).libraries)
+        it. Arguments and errors as for describe(), and NotInspectedError where it isn't looked into."""
+        return has_library_name(path) or bool(self._described(fd, path, root).libraries)
 
-    def _too_much(self, path: str, size: int) -> str:
-        """The sentence that says why a file isn't looked into, "" for one that is."""
-        if has_library_name(path):
-            return ""
-        if size > most_copied():
-            return f"{path} is larger than {most_copied() >> 20} MiB, so it wasn't inspected for TLS."
-        if self._bytes + size > _MOST_BYTES or self._in_vain >= _MOST_IN_VAIN:
-            return "Too many or too large files are mapped to inspect them all in one run: some of the rest may hold TLS."
-        return ""
-
-    def _looked_at(self, fd: int, path: str, root: str, size: int) -> FileFacts:
+    def _looked_at(self, fd: int, path: str, root: str, status: os.stat_result) -> FileFacts:
+        owner = status.st_uid, status.st_dev
         if not has_library_name(path):
-            self._bytes += size
-            if not shows(fd, QUICK):
+            if status.st_size > most_copied():
+                sentence = f"{path} is larger than {most_copied() >> 20} MiB, so it wasn't inspected for TLS."
+                raise NotInspectedError(sentence, for_now=False)
+            if not self._bytes.has_room(owner) or not self._in_vain.has_room(owner):
+                raise NotInspectedError(_USED_UP, for_now=True)
+            is_shown, read_bytes = quick_look(fd, QUICK)
+            self._bytes.use(owner, read_bytes)
+            if not is_shown:
                 return NOTHING
         facts = self._look(f"/proc/self/fd/{fd}", path, root)
-        self._in_vain += facts == NOTHING
+        if facts == NOTHING:
+            self._in_vain.use(owner, 1)
         return facts
 
     def save(self) -> None:

@@ -174,6 +174,7 @@ class Follower:
             self._files.leave_overwritten()
             self._files.retrace_copied()
             self._files.warn_of_copied()
+            self._waiting.add_new(self._new_files.due())
             try:
                 self._look_around()
             except TooManyOpenFiles:  # who is there is looked for again

@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures import build
 
 from ssllatency.elf.image import Image
-from ssllatency.elf.quick_look import Signs, shows
+from ssllatency.elf.quick_look import Signs, look, shows
 from ssllatency.elf.source import CHUNK
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.implementations import tls_inside
@@ -95,3 +95,25 @@ def test_what_the_real_libraries_show() -> None:
     for path in filter(Path.exists, files):
         image = Image.open(path)
         assert looked_at(path, QUICK) == bool(libraries_in(image) or any(tls_inside(image).traceable)), path
+
+
+def test_holes_are_not_read_and_what_lies_behind_them_is(tmp_path: Path) -> None:
+    """And what lies right before one, whose end is its first byte."""
+    path, hole = tmp_path / "sparse", 64 * CHUNK
+    content = bytearray(library(tmp_path, NEITHER).read_bytes())
+    content[0x28:0x30] = bytes(8)  # e_shoff
+    content[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx
+    for place, name, found in (
+        (3 * hole // 2, b"ssl/a_file.c", True),
+        (hole // 2 - 8, b"SSL_read", True),
+        (hole, b"SSL_read", False),
+    ):
+        with path.open("wb") as file:
+            file.write(content)
+            file.seek(place)
+            file.write(name if found else b"SSL_rea")
+            file.truncate(2 * hole)
+        with path.open("rb") as file:
+            shown, read_bytes = look(file.fileno(), SIGNS)
+        assert shown is found
+        assert read_bytes < 8 * CHUNK

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -11,6 +12,7 @@ from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import MOST_OF_PROCESS, MappedFile, TracedFile, exists, may_hold_tls, open_file, tls_candidates
+from ssllatency.tracing.file_facts import NotInspectedError
 from ssllatency.tracing.late.files import LateFiles, Told
 from ssllatency.tracing.late.notes import Notes, name_of
 from ssllatency.tracing.late.waiting import LookTimes, WaitingProcesses
@@ -19,6 +21,8 @@ from ssllatency.tracing.resolve import Resolved, open_images
 from ssllatency.tracing.seen_files import SeenFiles
 
 _MOST_FILES = 8  # a process may map new files for ever: one look takes so many of a process; the rest waits for the next one
+_MOST_LEFT, _AGAIN_S = 4096, 60.0
+_TOO_MANY_NEW = "so many new files that those"
 
 
 class NewFiles:
@@ -37,6 +41,8 @@ class NewFiles:
         self._resolved, self._files, self._seen = resolved, files, seen
         self._notes, self._times, self._waiting = notes, times, waiting
         self._looked_into: dict[int, int] = {}  # by process, how many of the files that it mapped later
+        self._left: set[int] = set()  # processes of which a file wasn't looked into for want of room
+        self._again_s = 0.0
 
     def keep(self, present: set[int]) -> None:
         """Forgets the processes that aren't there any more."""
@@ -73,9 +79,11 @@ class NewFiles:
             file = self._opened(pid, mapping, stack)
             if file is None:
                 continue
-            if room <= 0 or self._seen.is_full:
-                whose = f"{name_of(pid)} has mapped" if room <= 0 else "The processes have mapped"
-                self._notes.say(f"{whose} so many new files that those it maps from now on aren't inspected.")
+            if room <= 0:
+                self._notes.refuse(f"{name_of(pid)} has mapped {_TOO_MANY_NEW} it maps from now on aren't inspected.")
+                return
+            if self._seen.is_full:
+                self._leave(pid, mapping, f"The processes have mapped {_TOO_MANY_NEW} they map now are inspected later.")
                 return
             yield file
             room -= 1
@@ -97,6 +105,9 @@ class NewFiles:
                     return file
         except TooManyOpenFiles:
             raise
+        except NotInspectedError as obstacle:
+            self._leave(pid, mapping, str(obstacle), for_now=obstacle.for_now)
+            return None
         except SsllatencyError as error:
             if not exists(pid):  # another process may map it as well
                 return None
@@ -106,6 +117,25 @@ class NewFiles:
                 return None
         self._seen.dismiss(pid, mapping)
         return None
+
+    def _leave(self, pid: int, mapping: MappedFile, sentence: str, *, for_now: bool = True) -> None:
+        """Says that a file isn't looked into, which is tried again if that holds only for now."""
+        what = f"{mapping.path} {mapping.identity}"
+        if for_now:
+            self._notes.limit(sentence, what)
+            if len(self._left) < _MOST_LEFT:
+                self._left.add(pid)
+        else:
+            self._notes.refuse(sentence, what)
+            self._seen.dismiss(pid, mapping)
+
+    def due(self) -> set[int]:
+        """The processes of which files weren't looked into, once it is time to try that again."""
+        now = time.monotonic()
+        if now < self._again_s:
+            return set()
+        due, self._left, self._again_s = self._left, set(), now + _AGAIN_S
+        return {pid for pid in due if exists(pid)}
 
     def _holds_traced(self, file: TracedFile) -> bool:
         assert file.descriptor is not None

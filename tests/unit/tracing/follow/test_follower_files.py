@@ -17,6 +17,7 @@ from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Selection, TracedFile
+from ssllatency.tracing.file_facts import NotInspectedError
 from ssllatency.tracing.late import files, new_files, notes
 from ssllatency.tracing.late.new_files import NewFiles
 
@@ -221,3 +222,33 @@ def test_a_file_that_its_overlay_has_copied_is_traced_once_more(
     assert "an overlay has copied it" in capsys.readouterr().err
     assert session._follower._seen.traced == {file.identity: 1}
     session.close()
+
+
+@pytest.mark.parametrize("for_now", [True, False])
+def test_a_file_that_is_left_out_is_counted_and_told_of_and_tried_again(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], for_now: bool
+) -> None:
+    now, has_room = 1000.0, False
+    plain, others = MappedFile("/opt/server", (8, 1), 33, "1000-2000", False), [mapped_file(11)]
+
+    def holds(_: NewFiles, __: object) -> bool:
+        if not has_room:
+            raise NotInspectedError("There is no room.", for_now=for_now)
+        return True
+
+    monkeypatch.setattr(NewFiles, "_holds_traced", holds)
+    play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 1))
+    kernel.maps = {OLD: others}
+    session = Session(kernel, others, Selection(pids=(OLD,)), sites=None)
+    session.look()
+    session.attachment.notes += [f"{number} of many." for number in range(40)]
+    kernel.map(OLD, plain)
+    session.look()
+    assert session.refused == 1
+    assert ("There is no room." in session.attachment.notes) == for_now
+    assert capsys.readouterr().err.count("There is no room.") == 1
+    has_room = True
+    now += 61.0
+    session.look()
+    assert [image.plan.path for image in session.extended] == ([plain.path] if for_now else [])
+    assert session.refused == 1
