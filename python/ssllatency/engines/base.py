@@ -129,3 +129,7 @@ class Request:
 
 class AttachError(SsllatencyError):
     """The kernel refused a probe; nothing stays attached."""
+
+
+class TooManyFilesError(AttachError):
+    """A run traces as many files as it can; nothing is attached of more."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Protocol
 
 from ssllatency.elf.quick_look import look as quick_look
@@ -24,7 +23,7 @@ from ssllatency.probes.settings import PlanSettings
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.file_names import has_library_name, stack_called
 from ssllatency.stacks.registry import LIBRARIES
-from ssllatency.tracing.allowance import SharedAllowance
+from ssllatency.tracing.allowance import SharedAllowance, host, owner
 from ssllatency.tracing.planning.findings import Findings, file_of
 
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
@@ -59,9 +58,8 @@ class KnownFiles:
         self._facts = _kept()
         self._used: dict[str, FileFacts] = {}
         self._learned = False
-        host = 0, Path("/").stat().st_dev  # root's files of the host's own file system: no container's
-        self._bytes = SharedAllowance(_MOST_BYTES, _PERIOD_S, host)
-        self._in_vain = SharedAllowance(_MOST_IN_VAIN, _PERIOD_S, host)
+        self._bytes = SharedAllowance(_MOST_BYTES, _PERIOD_S, host())
+        self._in_vain = SharedAllowance(_MOST_IN_VAIN, _PERIOD_S, host())
         self.unlooked: dict[str, None] = {}
 
     def describe(self, fd: int, path: str, root: str = "/") -> FileFacts:
@@ -78,7 +76,7 @@ class KnownFiles:
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
         facts = self._facts.get(key) or self._used.get(key)
         if facts is None:
-            facts = self._looked_at(fd, path, root, status)
+            facts = self._looked_at(fd, path, root, status.st_size)
             self._learned |= not facts.by_debug_file
         if not facts.by_debug_file:
             self._used[key] = facts
@@ -91,21 +89,21 @@ class KnownFiles:
         it. Arguments and errors as for describe(), and NotInspectedError where it isn't looked into."""
         return has_library_name(path) or bool(self._described(fd, path, root).libraries)
 
-    def _looked_at(self, fd: int, path: str, root: str, status: os.stat_result) -> FileFacts:
-        owner = status.st_uid, status.st_dev
+    def _looked_at(self, fd: int, path: str, root: str, size: int) -> FileFacts:
+        user = owner(fd)
         if not has_library_name(path):
-            if status.st_size > most_copied():
+            if size > most_copied():
                 sentence = f"{path} is larger than {most_copied() >> 20} MiB, so it wasn't inspected for TLS."
                 raise NotInspectedError(sentence, for_now=False)
-            if not self._bytes.has_room(owner) or not self._in_vain.has_room(owner):
+            if not self._bytes.has_room(user) or not self._in_vain.has_room(user):
                 raise NotInspectedError(_USED_UP, for_now=True)
             is_shown, read_bytes = quick_look(fd, QUICK)
-            self._bytes.use(owner, read_bytes)
+            self._bytes.use(user, read_bytes)
             if not is_shown:
                 return NOTHING
         facts = self._look(f"/proc/self/fd/{fd}", path, root)
         if facts == NOTHING:
-            self._in_vain.use(owner, 1)
+            self._in_vain.use(user, 1)
         return facts
 
     def save(self) -> None:

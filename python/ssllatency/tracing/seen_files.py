@@ -10,16 +10,38 @@ the process is gone, and nobody else can have the file's numbers, by the generat
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.targets import FileVersion, Identity, MappedFile, Numbers, mapped_version, status_told
+from ssllatency.tracing.allowance import SharedAllowance, host
 
-_MOST_EXAMINED, _MOST_DISMISSED = 16384, 65536  # files looked into in a run, and files found to hold no TLS
+# Files looked into that are remembered, and as many are in a day; and files found to hold no TLS.
+_MOST_EXAMINED, _MOST_DISMISSED, _DAY_S = 16384, 65536, 86400.0
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Latest(dict[K, V]):
+    """At most so many values: those that were added first are forgotten."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self._most:
+            del self[next(iter(self))]
 
 
 class SeenFiles:
     """`traced`: the numbers of the traced files by their identity. `hints`: the same by what maps and notices have of them.
-    `shared`: the traced files to which all processes share the links, where any do."""
+    `shared`: the traced files to which all processes share the links, where any do. `room`: how many more may be looked into.
+
+    Of those that are only remembered the oldest are forgotten: they are looked into again where they are mapped again."""
 
     def __init__(self, files: Sequence[MappedFile]) -> None:
         self.traced: dict[Identity, int] = {}
@@ -27,10 +49,13 @@ class SeenFiles:
         self.shared: set[Identity] = set()
         self._names: set[str] = set()
         self._shared: set[tuple[int, int]] = set()  # devices whose files have others of their own
-        self._examined: set[FileVersion] = set()
-        self._dismissed: set[FileVersion] = set()
+        self.room = SharedAllowance(_MOST_EXAMINED, _DAY_S, host())
+        self._examined = _Latest[FileVersion, None](_MOST_EXAMINED)
+        self._dismissed = _Latest[FileVersion, None](_MOST_DISMISSED)
         self._versions: dict[Identity, FileVersion] = {}
-        self._settled: dict[Numbers, int] = {}  # by the numbers of a file that isn't traced, the generation of its inode
+        self._settled = _Latest[Numbers, int](
+            _MOST_DISMISSED
+        )  # by the numbers of a file that isn't traced, the generation of its inode
         self._confirmed: set[tuple[Numbers, int]] = set()  # such numbers and generations, in this look
         for number, file in enumerate(files):
             self.trace(file.identity, file.numbers, file.path, number)
@@ -57,22 +82,19 @@ class SeenFiles:
         """The number of the image as which the file is traced."""
         return self.traced.get(file.identity)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether so many files were looked into that no more are."""
-        return len(self.traced) + len(self._examined) >= _MOST_EXAMINED
-
     def is_examined(self, pid: int, file: MappedFile) -> bool:
         """Whether the file, as `pid` maps it now, is traced or was looked into."""
         return file.identity in self.traced or self._version(pid, file) in self._examined
 
     def examine(self, pid: int, files: Iterable[MappedFile]) -> None:
         """Takes it that these were looked into."""
-        self._examined |= {self._version(pid, file) for file in files}
+        for file in files:
+            self._examined[self._version(pid, file)] = None
 
     def unexamine(self, pid: int, files: Iterable[MappedFile]) -> None:
         """Takes that back."""
-        self._examined -= {self._version(pid, file) for file in files}
+        for file in files:
+            self._examined.pop(self._version(pid, file), None)
 
     def has_examined(self, version: FileVersion) -> bool:
         """Whether a file that nobody maps by now was looked into."""
@@ -80,15 +102,15 @@ class SeenFiles:
 
     def examine_version(self, version: FileVersion) -> None:
         """Takes it that it was."""
-        self._examined.add(version)
+        self._examined[version] = None
 
     def is_dismissed(self, pid: int, file: MappedFile) -> bool:
-        """Whether the file was found to hold no TLS, or there are too many of them to look at another."""
-        return len(self._dismissed) >= _MOST_DISMISSED or self._version(pid, file) in self._dismissed
+        """Whether the file was found to hold no TLS."""
+        return self._version(pid, file) in self._dismissed
 
     def dismiss(self, pid: int, file: MappedFile) -> None:
         """Takes it that the file holds no TLS."""
-        self._dismissed.add(self._version(pid, file))
+        self._dismissed[self._version(pid, file)] = None
 
     def _version(self, pid: int, file: MappedFile) -> FileVersion:
         version = self._versions.get(file.identity)
@@ -105,7 +127,7 @@ class SeenFiles:
     def settle(self, identity: Identity, numbers: Numbers, generation: int) -> None:
         """Takes it that there is nothing to do about a file that was mapped with this generation of its inode."""
         self._note_device(identity, numbers)
-        if generation and len(self._settled) < _MOST_DISMISSED:
+        if generation:
             self._settled[numbers] = generation
 
     def is_settled(self, mapping: MappingNotice) -> bool:

@@ -122,3 +122,22 @@ def test_a_traced_file_is_never_settled(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(seen_files, "status_told", lambda *_: Status((0, 0x30, 257), 1, 1, 1))
     files.examine_version(FileVersion((0, 0x30, 257), 1, 1, 1))
     assert not files.is_settled(told(of_subvolume(0x30)))
+
+
+def test_what_is_remembered_of_files_is_forgotten_in_the_end_and_no_file_is_taken_for_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seen_files, "mapped_version", lambda _, each: FileVersion(each.identity, 1, 1, 1))
+    monkeypatch.setattr(seen_files, "_MOST_DISMISSED", 3)
+    monkeypatch.setattr(seen_files, "_MOST_EXAMINED", 3)
+    files, them = seen(), [file(inode) for inode in range(100, 105)]
+    for each in them:
+        files.dismiss(1, each)
+        files.examine(1, [each])
+        files.settle(each.identity, each.numbers, 5)
+    assert [files.is_dismissed(1, each) for each in them] == [False, False, True, True, True]
+    assert [files.is_examined(1, each) for each in them] == [False, False, True, True, True]
+    assert [files.is_settled(told(each)) for each in them] == [False, False, True, True, True]
+    assert not files.is_dismissed(1, file(999))
+    files.unexamine(1, them)
+    assert not any(files.is_examined(1, each) for each in them)

@@ -40,7 +40,7 @@ from ssllatency.engines.attach.sites import (
     remembers_sides,
 )
 from ssllatency.engines.attach.tiers import SitesOf, TierProbes
-from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.base import AttachError, Request, TooManyFilesError, TracedImage
 from ssllatency.engines.bpf import kernel, process_slots
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.loadable import Closable, Loadable, LoadedMap
@@ -352,9 +352,9 @@ class Attachment:
         return {number for number, name in enumerate(self.operations) if BY_NAME[name].tier in tiers}
 
     def next_number(self, count: int) -> int:
-        """The number of the next file, which so many are to have room from; AttachError where there is none."""
+        """The number of the next file, which so many are to have room from; TooManyFilesError where there is none."""
         if len(self.images) + count > MOST_LIBRARIES:
-            raise AttachError(f"there are {len(self.images)} traced files already: there is room for {MOST_LIBRARIES}.")
+            raise TooManyFilesError(f"there are {len(self.images)} traced files already: there is room for {MOST_LIBRARIES}.")
         return len(self.images)
 
     def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:

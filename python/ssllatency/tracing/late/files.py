@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.base import TracedImage
+from ssllatency.engines.base import TooManyFilesError, TracedImage
 from ssllatency.engines.follow.mappings import MappingNotice
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, phrase
 from ssllatency.probes.join import complete
 from ssllatency.targets import MappedFile, Numbers, code_byte
 from ssllatency.tracing.late.notes import Notes
@@ -69,6 +69,8 @@ class LateFiles:
                 fresh.append((file, image))
             else:
                 self._seen.trace(file.identity, file.numbers, file.path, number)
+        if len(fresh) < len(files):  # what is traced already is known by its identity, which is its own as long as it is open
+            self._stack.push(opened.pop_all())
         numbers = self._extended((image for _, image in fresh), opened)
         for mapping, image in fresh:
             if image.file in numbers:
@@ -96,15 +98,22 @@ class LateFiles:
                 self._notes.say_when(pid, mapping.path, mapping.at_ns)
 
     def _extended(self, images: Iterable[TracedImage], opened: ExitStack) -> dict[str, int]:
-        """Attaches these images, whose files stay open from then on; their numbers by file, of those that were."""
+        """Attaches these images; their numbers by file, of those that were. If any were, the files stay open from then on."""
         images = list(images)
         safe = [image for image in map(self._made_safe, images) if image]
-        self._stack.push(opened.pop_all())
-        if not images:
+        if not safe:
             return {}
         first = len(self._attachment.images)
-        self._extend(safe)
-        return {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
+        try:
+            self._extend(safe)
+        except TooManyFilesError as error:
+            for image in safe:
+                sentence = f"No other file can be traced by this run: {phrase(error)}. Start it again to have others traced."
+                self._notes.limit(sentence, f"{image.plan.path} {image.pids}")
+        numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
+        if numbers:
+            self._stack.push(opened.pop_all())
+        return numbers
 
     def _attached(self, file: MappedFile, number: int) -> None:
         self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._attachment.has_own_links(number))

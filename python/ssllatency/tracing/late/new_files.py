@@ -12,6 +12,7 @@ from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.probes.plan import FilePlan
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import MOST_OF_PROCESS, MappedFile, TracedFile, exists, may_hold_tls, open_file, tls_candidates
+from ssllatency.tracing.allowance import owner
 from ssllatency.tracing.file_facts import NotInspectedError
 from ssllatency.tracing.late.files import LateFiles, Told
 from ssllatency.tracing.late.notes import Notes, name_of
@@ -82,9 +83,11 @@ class NewFiles:
             if room <= 0:
                 self._notes.refuse(f"{name_of(pid)} has mapped {_TOO_MANY_NEW} it maps from now on aren't inspected.")
                 return
-            if self._seen.is_full:
+            user = None if file.descriptor is None else owner(file.descriptor)
+            if not self._seen.room.has_room(user):
                 self._leave(pid, mapping, f"The processes have mapped {_TOO_MANY_NEW} they map now are inspected later.")
-                return
+                continue
+            self._seen.room.use(user, 1)
             yield file
             room -= 1
 

@@ -14,6 +14,7 @@ from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import TooManyOpenFiles
 from ssllatency.stacks.file_names import has_library_name
 from ssllatency.targets import ExpectedFile, MappedFile, open_expected, root_paths
+from ssllatency.tracing.allowance import owner
 from ssllatency.tracing.expected import image_of
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.seen_files import SeenFiles
@@ -46,7 +47,11 @@ class FilesOnDisk:
                 if self._attachment.has_own_links(self._seen.traced[identity]):
                     self._attachment.late.add(mapping.pid)
                 return None
-            image = None if self._seen.has_examined(file.version) else image_of(file, self._source)
+            has_examined, user = self._seen.has_examined(file.version), owner(file.descriptor)
+            if not has_examined and not self._seen.room.has_room(user):
+                return None
+            self._seen.room.use(user, not has_examined)
+            image = None if has_examined else image_of(file, self._source)
             if image is None:
                 self._seen.examine_version(file.version)
                 self._seen.settle(identity, file.mapping.numbers, mapping.generation)
@@ -64,8 +69,6 @@ class FilesOnDisk:
             return file.mapping, replace(image, file=f"/proc/self/fd/{descriptor}")
 
     def _opened(self, mapping: MappingNotice, stack: ExitStack) -> ExpectedFile | None:
-        if self._seen.is_full:
-            return None
         roots = [*root_paths(sorted(self._present())), "/"]
         opened = (open_expected(mapping.path, root, stack) for root in roots)
         return next((file for file in opened if file and file.mapping.numbers == mapping.numbers), None)

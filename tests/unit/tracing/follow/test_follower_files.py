@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import pytest
 from tests.unit.tracing.follow.following import NEW, OLD, Kernel, Session, image_of, mapped_file, play
 
-from ssllatency.engines.base import TracedImage
+from ssllatency.engines.base import AttachError, TooManyFilesError, TracedImage
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Selection, TracedFile
+from ssllatency.tracing.allowance import Allowance, SharedAllowance
 from ssllatency.tracing.file_facts import NotInspectedError
 from ssllatency.tracing.late import files, new_files, notes
 from ssllatency.tracing.late.new_files import NewFiles
@@ -66,7 +67,7 @@ def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
 
     def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
         file = mapped_file(int(path[-1]), path)
-        return ExpectedFile(-1, file, root, FileVersion(file.identity)) if root == "/" else None
+        return ExpectedFile(0, file, root, FileVersion(file.identity)) if root == "/" else None
 
     def planned(found: ExpectedFile, _: object) -> None:
         nonlocal now
@@ -252,3 +253,76 @@ def test_a_file_that_is_left_out_is_counted_and_told_of_and_tried_again(
     session.look()
     assert [image.plan.path for image in session.extended] == ([plain.path] if for_now else [])
     assert session.refused == 1
+
+
+def test_of_many_notes_those_of_limits_are_told_and_some_of_the_others_each_hour(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, kept = 0.0, ["An older one."]
+    monkeypatch.setattr(notes, "Allowance", lambda most, period_s: Allowance(most, period_s, lambda: now))
+    said = notes.Notes(kept)
+    for number in range(50):
+        said.say(f"Note {number}.")
+    assert len(capsys.readouterr().err.splitlines()) == 20
+    assert (len(kept), kept[-1]) == (20, "32 more of such notes were left out.")
+    for path in ("/a", "/b", "/a"):
+        said.limit("A limit is reached.", path)
+    assert capsys.readouterr().err == "ssllatency: A limit is reached.\n"
+    assert (len(kept), kept[0], said.refused) == (21, "A limit is reached.", 2)
+    said.refuse("Another one.")
+    assert (len(kept), kept[-1], said.refused) == (21, "33 more of such notes were left out.", 3)
+    now = 3601.0
+    said.say("One of the next hour.")
+    assert "One of the next hour." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [TooManyFilesError("there are 256 traced files already."), AttachError("it was refused.")])
+def test_files_that_can_not_be_traced_do_not_stay_open(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, error: AttachError
+) -> None:
+    """And that there are too many is told, however many other notes there are."""
+    file, new = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.attachment.notes += [f"{number} of many." for number in range(40)]
+    opened, closed, is_full = ExitStack(), list[str](), isinstance(error, TooManyFilesError)
+    opened.callback(closed.append, "file")
+
+    def extend(_: object) -> None:
+        raise error
+
+    late_files = session._follower._files
+    monkeypatch.setattr(late_files, "_extend", extend)
+    with suppress(*() if is_full else (AttachError,)):
+        late_files.add(OLD, [new], [image_of(new, 50, OLD)], {}, opened)
+    session.close()
+    assert closed == []
+    opened.close()
+    assert closed == ["file"]
+    assert session.refused == is_full
+    assert any("No other file can be traced by this run" in note for note in session.attachment.notes) == is_full
+
+
+def test_one_user_does_not_keep_others_files_from_being_looked_into(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what there was no room for is looked into once there is."""
+    now, file = 1000.0, mapped_file(11)
+    monkeypatch.setattr(new_files, "owner", lambda descriptor: (descriptor, 0))
+    play(monkeypatch, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 1))
+    play(monkeypatch, "open_file", lambda pid, mapping, _: TracedFile("", pid, mapping, (pid,), 7 if pid == OLD else 8))
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(everything=True), sites=None)
+    session._follower._seen.room = SharedAllowance(16, 100.0, "host", lambda: now)
+    session.look()
+    for inode in range(100, 110):
+        kernel.map(OLD, mapped_file(inode))
+        session.look()
+    kernel.map(NEW, mapped_file(22))
+    session.look()
+    assert [image.pids for image in session.extended] == [(OLD,)] * 4 + [(NEW,)]
+    assert session.refused == 6
+    now += 1000.0
+    for _ in range(4):
+        session.look()
+        now += 100.0
+    assert len(session.extended) == 11
+    assert session.refused == 6
