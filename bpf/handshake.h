@@ -220,7 +220,7 @@ enum ssll_flag {
 	SSLL_FLAG_TICKET = 1 << 13,     /* the client sent a ticket, which was looked at */
 	SSLL_FLAG_CACHE = 1 << 14,      /* a session was looked up in the server's cache */
 	SSLL_FLAG_FED = 1 << 15,        /* the application reads the socket itself and hands the bytes to the library */
-	SSLL_FLAG_DISOWNED = 1 << 16,   /* its calls followed reads of different sockets: it isn't known which one is its */
+	SSLL_FLAG_DISOWNED = 1 << 16,   /* what its thread reads isn't its, or its calls followed reads of different sockets */
 	SSLL_FLAG_UNSENT = 1 << 17,     /* a part of a flight waited for an acknowledgement, */
 	SSLL_FLAG_UNSENT_NOW = 1 << 18, /* of the last one */
 	SSLL_FLAG_LOST = 1 << 19,       /* the connection had losses while the handshake waited */
@@ -463,7 +463,7 @@ struct ssll_thread {
 	struct ssll_clocks clocks; /* as they stood when it was last asked */
 	__u64 read_socket;         /* from which it has read outside of calls since the last one; all ones: from several */
 	struct ssll_turn turn;     /* of the goroutine whose handshake's call began at `call` */
-	__u64 speaks_quic;         /* 1: it has ended a handshake over QUIC */
+	__u64 speaks_quic;         /* 1: it has ended a handshake over QUIC of a library that doesn't tell it before */
 };
 
 /*

@@ -375,7 +375,8 @@ enum ssll_place_of {
 	/* From what the function that adds a server's transport parameters of QUIC is called with, where they are; */
 	SSLL_PLACE_OF_QUIC_PARAMETERS = 37,
 	SSLL_PLACE_OF_QUIC_PARAMETERS_LENGTH = 38, /* and how many bytes */
-	SSLL_PLACES = 39,
+	SSLL_PLACE_OF_QUIC_FUNCTIONS = 39,         /* by which the program takes the library's messages, for QUIC; 0 none */
+	SSLL_PLACES = 40,
 };
 
 /* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */

@@ -149,6 +149,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		if (handshake && is_under_way(ssl, library))
 			handshake->flags |= SSLL_FLAG_PARTIAL;
 		begin_with_hello(handshake, ssl);
+		begin_without_tcp(handshake, ssl);
 	}
 	thread = lookup_or_init_thread();
 	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)

@@ -158,7 +158,7 @@ static __always_inline bool disown_if_quic(struct ssll_handshake *handshake, __u
 
 	if (own_socket(handshake) || !is_of_quic(ssl, library)) /* what a library reads itself is TCP */
 		return false;
-	if (thread)
+	if (thread && !tells_without_tcp(library))
 		thread->speaks_quic = 1;
 	await_no_window(handshake);
 	if (!handshake->socket)

@@ -139,13 +139,17 @@ static __always_inline bool is_tcp(struct sock *sock)
 	return (family == IPV4_SOCKET || family == IPV6_SOCKET) && BPF_CORE_READ(sock, sk_protocol) == TCP;
 }
 
-/* Whether it is a UDP socket that takes what anybody sends. */
-static __always_inline bool is_open_udp(struct sock *sock)
+static __always_inline bool is_udp(struct sock *sock)
 {
 	__u32 family = BPF_CORE_READ(sock, __sk_common.skc_family);
 
-	return (family == IPV4_SOCKET || family == IPV6_SOCKET) && BPF_CORE_READ(sock, sk_protocol) == UDP &&
-	       !BPF_CORE_READ(sock, __sk_common.skc_dport);
+	return (family == IPV4_SOCKET || family == IPV6_SOCKET) && BPF_CORE_READ(sock, sk_protocol) == UDP;
+}
+
+/* Whether it is a UDP socket that takes what anybody sends. */
+static __always_inline bool is_open_udp(struct sock *sock)
+{
+	return is_udp(sock) && !BPF_CORE_READ(sock, __sk_common.skc_dport);
 }
 
 /* The sequence number behind the last byte that a TCP socket has received in order. */

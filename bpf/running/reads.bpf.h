@@ -5,12 +5,13 @@
  *
  * Only a connection that was asked for by its peer counts, and only one that no other handshake has. A read within a call tells
  * its socket, but for those in callbacks. Before a call, it is the socket that its thread has read since its last call, if that
- * was one alone; and a handshake whose calls follow reads of different sockets has none. Nor has one in a thread that makes
- * handshakes over QUIC, which are fed with datagrams: whether it is one of these isn't known before it ends.
+ * was one alone; and a handshake whose calls follow reads of different sockets has none. Nor has one that isn't over TCP, where
+ * that is known, or else in a thread that has made a handshake over QUIC.
  */
 #ifndef READS_BPF_H
 #define READS_BPF_H
 
+#include "labels/quic.bpf.h"
 #include "running/arrivals.bpf.h"
 #include "running/blocking.bpf.h"
 
@@ -41,6 +42,14 @@ static __always_inline void disown(struct ssll_handshake *handshake)
 static __always_inline bool may_own(const struct ssll_handshake *handshake, __u64 ssl, const struct ssll_arrival *arrival)
 {
 	return !(handshake->flags & SSLL_FLAG_DISOWNED) && (!arrival->ssl || arrival->ssl == ssl);
+}
+
+/* Of a handshake that begins: one that shows no socket of TCP and can't be over it is never taken for one that is fed. */
+__noinline int begin_without_tcp(struct ssll_handshake *handshake, __u64 ssl)
+{
+	if (handshake && !handshake->socket && is_without_tcp(ssl, library_of(handshake->library)))
+		handshake->flags |= SSLL_FLAG_DISOWNED;
+	return 0;
 }
 
 /* Whether the first bytes of its connection are those that were read last. */

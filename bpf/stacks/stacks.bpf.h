@@ -166,6 +166,13 @@ static __always_inline bool begins_within_call(const struct ssll_library *librar
 	return library->stack == SSLL_STACK_GNUTLS;
 }
 
+/* Whether each connection whose program takes its messages by functions shakes hands over QUIC. Of BoringSSL's, programs make
+ * some only to look into a ClientHello. */
+static __always_inline bool shakes_hands_by_functions(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_GNUTLS;
+}
+
 /* The number of the library in its own error codes. */
 static __always_inline __u32 own_error_library(const struct ssll_library *library)
 {

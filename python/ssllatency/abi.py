@@ -390,7 +390,8 @@ class PlaceOf(IntEnum):
     SLOT_CERTIFICATES = 36
     QUIC_PARAMETERS = 37
     QUIC_PARAMETERS_LENGTH = 38
-    PLACES = 39
+    QUIC_FUNCTIONS = 39
+    PLACES = 40
 
 
 class ProcessSlot(IntEnum):
@@ -1088,13 +1089,13 @@ class Library(ctypes.Structure):
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
         ("tells_ids", ctypes.c_int32),
-        ("paths", Path * 39),
+        ("paths", Path * 40),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 940
+assert ctypes.sizeof(Library) == 960
 
 
 class MixKey(ctypes.Structure):
@@ -1362,7 +1363,7 @@ MAPS = {
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "goroutines_taken": MapShape(2, 4, 8, 1024, 1024),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 940, 256, 0),
+    "libraries": MapShape(2, 4, 960, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "other_series": MapShape(1, 8, 4688, 1, 0),

@@ -19,7 +19,8 @@ from statistics import median
 import pytest
 
 from tests import foreign, machine
-from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, labels_of
 from tests.live.links.link import Link
 from tests.live.servers.debian import frontend_of_haproxy
 from tests.live.servers.named_certificates import bytes_of
@@ -236,6 +237,35 @@ def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path
     told = {part for single in shakes.singles for part in single["parts_ns"]}
     assert {part for part in told if part.startswith(("wait", "queue", "round"))} == {"wait_peer_or_server"}
     assert_books(shakes)
+
+
+def test_refused_handshakes_of_quic_have_no_part_in_what_their_thread_reads(certificates: Path, root: Path) -> None:
+    """Of a worker that has ended none over QUIC that has agreed on something, and reads TCP without TLS before each: none takes
+    those bytes for its own. Its handshakes over TCP are split as ever."""
+    (plain,) = free_ports(1)
+    with (
+        nginx_of(root, certificates, "ecdsa", "X25519", quic=f"listen 127.0.0.1:{plain};") as (master, port),
+        quic(root, certificates) as (_, do),
+        Shakes(master) as shakes,
+        ExitStack() as kept,
+    ):
+        for _ in range(TIMES):
+            asking = kept.enter_context(closing(HTTPConnection("127.0.0.1", plain, timeout=10)))
+            asking.request("GET", "/")
+            assert asking.getresponse().read() == b"hello"
+            do(f"1 0 protocol {port}")
+            Client(port, TLS_1_3).connect()
+            time.sleep(PAUSE_S)
+    assert endings(shakes.document) == {"success": TIMES, "failure": TIMES}
+    assert {waits_of(single) for single in shakes.ended("failure")} <= {frozenset(), frozenset({"wait_peer_or_server"})}
+    for single in shakes.ended("success"):
+        assert {"wait_hello", "queue_start"} <= waits_of(single) - {"wait_peer_or_server"} == waits_of(single)
+    assert_books(shakes)
+
+
+def waits_of(single: Shake) -> frozenset[str]:
+    """Those of its parts that are waits, its own or the server's."""
+    return frozenset(part for part in single["parts_ns"] if part.startswith(("wait", "queue", "round")))
 
 
 @contextmanager

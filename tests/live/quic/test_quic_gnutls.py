@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from tests.live.victims.obedient import Obedient, obedient
 __all__ = ["root"]  # a fixture
 pytestmark = pytest.mark.usefixtures("tracing")
 
-TIMES = 8
+TIMES, UNANSWERED = 8, 2
 
 
 @contextmanager
@@ -51,4 +52,23 @@ def test_handshakes_of_a_gnutls_client_over_quic(certificates: Path, root: Path)
     for single in shakes.singles:
         assert {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))} == {"wait_peer_or_server"}
         assert {"key_exchange", "peer_verification"} <= single["parts_ns"].keys()
+    assert_books(shakes)
+
+
+def test_handshakes_that_nobody_answers_wait_for_their_peer() -> None:
+    """Though they end before a protocol is agreed on: GnuTLS shows which sessions take its messages for QUIC."""
+    machine.needs_architecture("x86_64", "as this program of Debian is")
+    client = foreign.needed(foreign.find("gtlsclient"))
+    with (
+        socket.socket(type=socket.SOCK_DGRAM) as silent,
+        shell(client.parents[1] / "lib" / "x86_64-linux-gnu") as (parent, do),
+        Shakes(parent, options=("--role", "client")) as shakes,
+    ):
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        for _ in range(UNANSWERED):
+            do(f"timeout 20 {client} -q --handshake-timeout=1s 127.0.0.1 {port} https://localhost:{port}/")
+    assert endings(shakes.document) == {"abandoned": UNANSWERED}
+    for single in shakes.singles:
+        assert {part for part in single["parts_ns"] if part.startswith(("wait", "queue"))} == {"wait_peer_or_server"}
     assert_books(shakes)

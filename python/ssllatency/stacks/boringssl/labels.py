@@ -64,7 +64,7 @@ _VERIFY_PEER, _OTHER_MODES, _ALL_BITS = 1, (2, 4), 0xFF
 
 # IANA's numbers of extensions, and the functions of a row: what a client adds and parses, what a server parses and adds.
 _SERVER_NAME, _PROTOCOL, _QUIC_PARAMETERS = 0, 16, 57
-_ROW, _ADDS = 40, 32  # bytes of a row, and from its beginning to the last of its functions
+_ROW, _PARSES, _ADDS = 40, 24, 32  # bytes of a row, and from its beginning to the last two of its functions
 _POINTER, _LARGEST_TYPE = 8, 0xFFFF
 _MOST_ROWS = 64
 _DEPTH = 2  # fields on the way from a handshake to its configuration's
@@ -76,8 +76,8 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
     "server_name", a text that ends in a zero byte, of servers. Of these as well "verify_mode", whether they ask for a
     certificate, "peer_certificate", how many the client has sent, and "peer_digest", whether one's digest is kept in their
     place. "sent_certificates" and "first_certificate" as signing.py has them. "quic_parameters" and "quic_parameters_length"
-    lead from what quic_function() is called with to the transport parameters of this side. `holder` is where SSL points to the
-    rest of its state."""
+    lead from what quic_function() is called with to the transport parameters of this side. "quic_functions" is as OpenSSL's
+    label_paths() has it. `holder` is where SSL points to the rest of its state."""
     try:
         labels = Labels(image, errors_of(image), holder)
     except (Unplannable, ElfError):
@@ -91,6 +91,7 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
         labels.client_certificate,
         labels.parameters,
         lambda: certificate_paths(image, labels.errors),
+        labels.quic_functions,
     )
     for part in parts:
         try:
@@ -360,14 +361,40 @@ class Labels:
         at, length = only(pairs, "pairs of parameters and their length are passed on")
         return {"quic_parameters": FieldPath(at, _POINTER), "quic_parameters_length": FieldPath(length, _POINTER)}
 
+    def quic_functions(self) -> dict[str, FieldPath]:
+        """The pointer in SSL at which a server looks where it parses transport parameters that a client hasn't sent: itself, or
+        by a function that looks at no other. What sets it shows it as well."""
+        parses = self._function(_QUIC_PARAMETERS, _PARSES)
+        arguments = {"rdi": _HANDSHAKE, "rsi": _OUTPUT}
+        sent, unsent = (
+            followed_in(self._image, parses, Assumptions({**arguments, "rdx": parameters}))
+            for parameters in (SymbolicAddress("parameters", 0), 0)
+        )
+        ssl = only({field.path[0] for field in sent.fields if self._is_in_holder(field, 3)}, "fields lead to SSL")
+        own = {field.path[1] for field in unsent.fields if field.is_pointer and len(field.path) == 2 and field.path[0] == ssl}
+        passed = LoadedField((ssl,), _POINTER)
+        asked = {call.target for call in unsent.calls if isinstance(call.target, int) and call.arguments[0] == passed}
+        by_others = {at for function in asked if (at := self._only_pointer(function))}
+        return {"quic_functions": FieldPath((only((own | by_others) - {self._holder}, "pointers are looked at"),), _POINTER)}
+
+    def _only_pointer(self, function: int) -> int | None:
+        """The pointer in SSL that is all that the function looks at; it calls none."""
+        followed = followed_in(self._image, function, Assumptions({"rdi": _HANDSHAKE}))
+        fields = {field.path for field in followed.fields if field.is_pointer}
+        return fields.pop()[0] if len(fields) == len(followed.fields) == 1 and not followed.calls else None
+
     def adding_parameters(self) -> int:
         """The function by which a server adds its transport parameters."""
         return self._adding(_QUIC_PARAMETERS)
 
     def _adding(self, extension: int) -> int:
         """The function by which a server adds this extension."""
+        return self._function(extension, _ADDS)
+
+    def _function(self, extension: int, at: int) -> int:
+        """The function of that extension's row that lies there."""
         rows = [row for row in self._table() if self._image.constant(row, _POINTER) == extension]
-        return self._image.pointer(only(rows, "rows are of one extension") + _ADDS) or 0
+        return self._image.pointer(only(rows, "rows are of one extension") + at) or 0
 
     def _table(self) -> Iterator[int]:
         """The rows of the table of extensions, to where what looks like one more is of an extension that had one."""

@@ -11,6 +11,7 @@ from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.gnutls.extensions import extension_paths
+from ssllatency.stacks.openssl.accessors import field_set
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
 
 _SESSION = SymbolicAddress("argument", 0)
@@ -50,7 +51,8 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
 
     "certificate_bytes" is the address of a server's certificate and of its length, once it has chosen it. "verify_mode" isn't 0
     in a server that asks for a certificate; "peer_certificate" points to the peer's where "credentials" is 1. "server_name" and
-    "alpn" are as extension_paths() has them.
+    "alpn" are as extension_paths() has them. "quic_functions" points to the one by which an application takes its messages
+    itself, as for QUIC.
     """
     paths = {
         "version": _label(_returned(image, "gnutls_protocol_get_version", 2), 4),
@@ -62,6 +64,7 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
         "alert": _label(_returned(image, "gnutls_alert_get", 1), 4),
         "descriptor": _label(_returned(image, "gnutls_transport_get_ptr", 1), 8),
         "certificate_bytes": _own_certificate(image),
+        "quic_functions": field_set(image, "gnutls_handshake_set_read_function"),
     }
     found = {name: path for name, path in paths.items() if path}
     return {**found, **_certificate_paths(image), **extension_paths(image)}
@@ -81,14 +84,8 @@ def suites(image: Image) -> dict[int, str]:
 
 def transport_pointers(image: Image) -> Mapping[str, int]:
     """The offsets in a session of the functions that read, wait and write, by the function that sets each."""
-    function = SymbolicAddress("function", 0)
-    offsets = {}
-    for setter in _SETTERS:
-        stores = followed.stores if (followed := _follow(image, setter, rsi=function)) else []
-        places = {place.offset for place, value in stores if value == function and place.base == _SESSION.base}
-        if len(places) == 1 and 0 < (offset := places.pop()) < _MAX_OFFSET:
-            offsets[setter] = offset
-    return offsets
+    paths = {setter: field_set(image, setter) for setter in _SETTERS}
+    return {setter: path.offsets[0] for setter, path in paths.items() if path}
 
 
 def _follow(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from ssllatency.code.evaluate import followed, returned
 from ssllatency.code.returns import returned_address
-from ssllatency.code.values import LoadedField, SymbolicAddress, Value
+from ssllatency.code.values import FieldPath, LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import Image
 
 _SSL_ACCESSORS = {
@@ -96,6 +96,21 @@ def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] |
     return _one_field(returned(image, function.address, rdi=argument), depth) or _one_field(
         followed(image, function.address, {"rdi": argument}, _OF_CONNECTION).results, depth
     )
+
+
+def field_set(image: Image, setter: str) -> FieldPath | None:
+    """The pointer in the first argument's structure, a plain connection's, that `setter` sets to its second argument; None
+    where it isn't exactly one."""
+    function, value = image.function(setter), SymbolicAddress("value", 0)
+    if function is None:
+        return None
+    connection = SymbolicAddress("argument", 0)
+    for fields in (dict[tuple[int, ...], int](), _OF_CONNECTION):
+        stores = followed(image, function.address, {"rdi": connection, "rsi": value}, fields).stores
+        offsets = {place.offset for place, stored in stores if stored == value and place.base == connection.base}
+        if len(offsets) == 1 and 0 < (offset := offsets.pop()) < _MAX_OFFSET:
+            return FieldPath((offset,), 8)
+    return None
 
 
 def _one_field(values: Collection[Value | None], depth: int) -> tuple[int, ...] | None:

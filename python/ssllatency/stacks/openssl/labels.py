@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, OutgoingCall, SymbolicAddress
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.stacks.openssl.accessors import field_set
 from ssllatency.stacks.openssl.connection import Accessors, UnclearError, only
 from ssllatency.stacks.openssl.signatures import code_point_offset
 
@@ -20,6 +21,7 @@ _HOST_NAME = 0  # TLSEXT_NAMETYPE_host_name: include/openssl/tls1.h
 _SERVER_NAME, _ALPN = "SSL_get_servername", "SSL_get0_alpn_selected"
 _STATELESS, _INT_MINUS_1 = "SSL_stateless", 0xFFFFFFFF
 _FIRST_OUTPUT, _SECOND_OUTPUT = SymbolicAddress("first output", 0), SymbolicAddress("second output", 0)
+QUIC_SETTER = "SSL_set_quic_method"  # of quictls, LibreSSL, BoringSSL and AWS-LC
 _NO_GROUP = "SSL_ctrl doesn't show the negotiated group"
 
 
@@ -39,7 +41,8 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
 
     "certificate" points to the X509 that a server serves, once it has chosen it, and "chain" to the stack of those that it
     sends with it where the application has given them with the certificate. The private key lies beside them, and isn't looked
-    for.
+    for. "quic_functions" points to those by which an application takes the library's messages itself, for QUIC, in
+    libraries that have QUIC_SETTER.
     """
     try:
         accessors = Accessors(image)
@@ -210,6 +213,13 @@ def _chain(accessors: Accessors) -> LoadedField:
     return chain
 
 
+def _quic_functions(accessors: Accessors) -> LoadedField:
+    path = field_set(accessors.image, QUIC_SETTER)
+    if path is None:
+        raise UnclearError(f"{QUIC_SETTER} doesn't simply store it, or there is none")
+    return LoadedField(path.offsets, path.size)
+
+
 _Source = Callable[[Accessors], LoadedField]
 _LABELS: dict[str, _Source] = {
     "version": lambda accessors: accessors.version,
@@ -236,4 +246,5 @@ _LABELS: dict[str, _Source] = {
     "options": _options,
     "certificate": _certificate,
     "chain": _chain,
+    "quic_functions": _quic_functions,
 }

@@ -128,7 +128,7 @@ def test_the_handshakes_of_a_stripped_copy_are_planned_so(program: Path, images:
     assert unnamed.errors == named.errors
     assert (unnamed.within_data, unnamed.labels) == (named.within_data, named.labels)
     always = {"version", "cipher", "group", "resumed", "alpn", "alpn_length", "in_init", "server_name"}
-    always |= {"verify_mode", "peer_certificate", "peer_digest", "quic_parameters", "quic_parameters_length"}
+    always |= {"verify_mode", "peer_certificate", "peer_digest", "quic_parameters", "quic_parameters_length", "quic_functions"}
     assert unnamed.labels.keys() == always | SENT | (SLOTS if program.name == "aws-lc" else set())
     assert unnamed.signs == named.signs
     symbol = build.symbols(program)

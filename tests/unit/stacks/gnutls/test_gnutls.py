@@ -25,7 +25,18 @@ FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib6
 
 
 OWN, OLD = "this machine's", "libgnutls-3.7.1-x86-64"  # the latter has no gnutls_ciphersuite_get, nor gnutls_record_send_file
-LABELS = {"version", "cipher", "group", "signature", "resumed", "in_init", "alert", "descriptor", "certificate_bytes"}
+LABELS = {
+    "version",
+    "cipher",
+    "group",
+    "signature",
+    "resumed",
+    "in_init",
+    "alert",
+    "descriptor",
+    "certificate_bytes",
+    "quic_functions",
+}
 CERTIFICATE = {"verify_mode", "peer_certificate", "credentials"}
 EXTENSIONS = {"server_name", "server_name_length", "alpn", "alpn_length"}
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from tests import foreign
 
+from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, field_set, ssl_offsets
 
 # An SSL of QUIC has its BIOs elsewhere, and the SSL of its handshake in a field of its own.
 _SOURCE = """
-struct ssl { int type; char before[68]; void *rbio; void *wbio; char between[56]; int flow; int filler[4]; int state; };
+struct ssl { int type; char before[68]; void *rbio; void *wbio; char between[56]; int flow; int filler[4]; int state;
+	const void *method; };
 struct quic { int type; char before[60]; struct ssl *tls; char between[24]; void *net_rbio, *net_wbio; };
 static struct ssl *connection(struct ssl *ssl)
 {
@@ -50,15 +52,51 @@ int SSL_in_before(struct ssl *ssl)
 
 	return of && of->state == 0 && of->flow == 0;
 }
+int SSL_set_quic_method(struct ssl *ssl, const void *method)
+{
+	if (!ssl || ssl->type)
+		return ssl && (((struct quic *)ssl)->net_rbio = (void *)method) != 0;
+	ssl->method = method;
+	ssl->filler[0] &= ~16;
+	return 1;
+}
+int SSL_set_two(struct ssl *ssl, const void *method)
+{
+	ssl->rbio = ssl->wbio = (void *)method;
+	return 1;
+}
+int SSL_set_elsewhere(struct ssl *ssl, const void *method)
+{
+	*(const void **)ssl->rbio = method;
+	return 1;
+}
+int SSL_set_half(struct ssl *ssl, const void *method)
+{
+	ssl->flow = (int)(long)method;
+	return 1;
+}
 """
+
+
+def compiled(folder: Path, optimised: str) -> Path:
+    """The library of _SOURCE."""
+    source, library = folder / "ssl.c", folder / "ssl.so"
+    source.write_text(_SOURCE)
+    subprocess.run(["cc", optimised, "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
 
 
 @pytest.mark.parametrize("optimised", ["-O1", "-O2", "-O3"])
 def test_what_is_read_of_a_connection_counts(tmp_path: Path, optimised: str) -> None:
-    source, library = tmp_path / "ssl.c", tmp_path / "ssl.so"
-    source.write_text(_SOURCE)
-    subprocess.run(["cc", optimised, "-shared", "-fPIC", "-o", library, source], check=True)
-    assert ssl_offsets(Image.open(library)) == {"rbio": 72, "wbio": 80, "hand_state": 164, "state": 144}
+    assert ssl_offsets(Image.open(compiled(tmp_path, optimised))) == {"rbio": 72, "wbio": 80, "hand_state": 164, "state": 144}
+
+
+@pytest.mark.parametrize("optimised", ["-O1", "-O2", "-O3"])
+def test_the_one_field_that_is_set(tmp_path: Path, optimised: str) -> None:
+    """In the connection itself, as a whole, and no other beside it."""
+    image = Image.open(compiled(tmp_path, optimised))
+    assert field_set(image, "SSL_set_quic_method") == FieldPath((168,), 8)
+    assert [field_set(image, f"SSL_set_{name}") for name in ("two", "elsewhere", "half", "nothing")] == 4 * [None]
 
 
 def test_those_of_openssl_3_3_in_a_python_package() -> None:
