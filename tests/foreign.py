@@ -57,6 +57,7 @@ _FILES |= {
     "openssl-inside-1.1.1n": ("cryptography-1.1.1n", "cryptography/hazmat/bindings/_openssl.abi3.so"),
     "openssl-4": ("openssl-4-amd64", "usr/bin/openssl"),
     "libssl.a-1.1-x86-64": ("bullseye-dev-amd64", f"{_X86_64}/libssl.a"),
+    "libcrypto_mb-13": ("crypto-mb-amd64", f"{_X86_64}/libcrypto_mb.so.13.3"),
     "caddy-bookworm": ("go-bookworm-amd64", "usr/bin/caddy"),
     "caddy-trixie": ("go-trixie-amd64", "usr/bin/caddy"),
     "gtlsclient": ("quic-client-amd64", "usr/bin/gtlsclient"),
@@ -65,9 +66,9 @@ _FILES |= {
 }
 
 
-# The folders whose packages are the newest there are, and the version that tests know. Debian 13's C library runs them.
-_KNOWN_VERSIONS = {"openssl-4-amd64": "4.0.", "openssl-4-arm64": "4.0."}
-_C_LIBRARY = 41  # glibc 2.41
+# The folders whose packages are the newest there are, the version that tests know, and the C library that runs them: that of
+# Debian 13, glibc 2.41, or of Debian 12.
+_KNOWN_VERSIONS = {"openssl-4-amd64": ("4.0.", 41), "openssl-4-arm64": ("4.0.", 41), "crypto-mb-amd64": ("1:2.3.0-", 36)}
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,12 @@ def find(name: str) -> Foreign:
 
 def _unknown(path: Path, folder: str) -> str:
     """What tests can't do with a file of the newest packages; "" where there is nothing of the kind."""
+    known, c_library = _KNOWN_VERSIONS[folder]
     versions = [package.split()[1] for package in _origin(folder)["packages"]]
-    if later := [version for version in versions if not version.startswith(_KNOWN_VERSIONS[folder])]:
+    if later := [version for version in versions if not version.startswith(known)]:
         return f"is of {later[0]}, which isn't known yet"
-    if any(int(minor) > _C_LIBRARY for minor in re.findall(rb"GLIBC_2\.(\d+)", path.read_bytes())):
-        return "needs a newer C library than Debian 13's"
+    if any(int(minor) > c_library for minor in re.findall(rb"GLIBC_2\.(\d+)", path.read_bytes())):
+        return f"needs a newer C library than glibc 2.{c_library}"
     return ""
 
 

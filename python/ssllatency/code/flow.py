@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ssllatency.code.machine import CALLS, ENDS, Flow, Frame, Instruction, Machine
+from ssllatency.code.variants import variants
 from ssllatency.data_class import dataclass
 from ssllatency.elf.image import ElfError, Image
 
@@ -293,6 +294,8 @@ class _Builder:
         machine = self._code.machine
         if machine.looks_like_table(path):
             targets = machine.table_targets(path, self._code.read, self._code.pointer)
+            if targets is None:
+                targets = self._variants(instruction, machine.table_base(path))
             reason = f"its jump table at {instruction.address:#x} can't be read"
         else:
             slot = machine.tail_slot(path)
@@ -303,6 +306,13 @@ class _Builder:
             self.uncovered[instruction.address] = reason
             return []
         return [address for target in dict.fromkeys(targets) for address in self._land(instruction, target)]
+
+    def _variants(self, instruction: Instruction, table: int | None) -> list[int] | None:
+        """Through a table of the function's variants, into the one that was chosen for the processor."""
+        if table is None:
+            return None
+        self.tail_jumps.add(instruction.address)
+        return variants(self._code.image, self._functions[instruction.address][0], table)
 
 
 def frames_from(

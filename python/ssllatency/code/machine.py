@@ -143,6 +143,10 @@ class Machine(Protocol):
         """The targets of the jump table behind the last instruction of `path`; None if there is no bounded table. `path` is
         one way from the function's entry to the jump."""
 
+    def table_base(self, path: Sequence[Instruction]) -> int | None:
+        """The address of the table of addresses behind the last instruction of `path`, whatever its index; None if there is
+        none."""
+
     def looks_like_table(self, path: Sequence[Instruction]) -> bool:
         """Whether the jump that ends `path` is a jump within the function, by its form."""
 

@@ -230,6 +230,17 @@ class Image:
             value = self.constant(address, 8)
         return value if value and self._memory.mapped(value) else None
 
+    def pointer_name(self, address: int) -> str:
+        """The name of the dynamic symbol, imported or not, whose address the 8 bytes at `address` hold once the image is
+        loaded, "" for none. ElfError where the relocations are damaged."""
+        symbol = self._relocations.symbol(address)
+        return symbol.name if symbol else ""
+
+    def constant_once_loaded(self, start: int, end: int) -> bool:
+        """Whether nothing can be written to [start, end) once the image's relocations are done."""
+        segments = (segment for segment in self._headers.segments if segment.p_type == "PT_GNU_RELRO")
+        return any(segment.p_vaddr <= start and end <= segment.p_vaddr + segment.p_memsz for segment in segments)
+
     def pointers_to(self, address: int) -> Sequence[int]:
         """The addresses of the data words that hold `address`, in ascending order. ElfError for damaged relocations."""
         places = self._relocations.pointers_to(address)

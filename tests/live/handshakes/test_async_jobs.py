@@ -20,7 +20,7 @@ from tests.live.commands.handshakes import Shakes, assert_books, endings
 from tests.live.handshakes.test_diagnosis import told
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, load, offload
 from tests.live.servers.nginx import Nginx, Settings
-from tests.live.victims.lanes import BATCHES, build_lanes
+from tests.live.victims.lanes import BATCHES, build_lanes, build_variants
 from tests.live.victims.obedient import obedient
 from tests.waiting import wait_for
 
@@ -179,6 +179,22 @@ def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
     }
     assert [(each["count"], each["lanes"]) for each in shakes.document["async"]["batches"]] == [(6, 8), (2, 8), (1, 8)]
     assert_books(shakes)
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_batches_of_functions_that_leave_for_a_variant(tmp_path: Path, chosen: int) -> None:
+    library = build_variants(tmp_path, chosen)
+    with obedient(sys.executable, "-c", BATCHES, library) as (pid, do):
+        do("mbx_x25519_mb8 2 2 2")
+        with Shakes(pid) as shakes:
+            do("mbx_rsa_private_crt_ssl_mb8 1 1 1 8 8 3")  # the first one by way of what looks at the processor
+            do("mbx_x25519_mb8 5")
+            do("k1_mbx_x25519_mb8 4")
+            do("mbx_rsa_private_crt_ssl_mb8 6")
+    assert fills(shakes) == {
+        "mbx_rsa_private_crt_ssl_mb8": [0, 3, 0, 1, 0, 0, 1, 0, 2],
+        "mbx_x25519_mb8": [0, 0, 0, 0, 0, 1, 0, 0, 0],
+    }
 
 
 def fills(shakes: Shakes) -> dict[str, list[int]]:

@@ -12,6 +12,24 @@ _SOURCE = '#define TRACED __attribute__((noinline, visibility("default")))\n' + 
     f'TRACED unsigned {name}(void *lanes[8]) {{ __asm__ volatile("" : : "r"(lanes) : "memory"); return 0; }}'
     for name in FUNCTIONS
 )
+# The same as Intel has it since its Cryptography Primitives 2: each function leaves through a table of its variants for
+# different processors, the first of which looks at the processor.
+_VARIANTS = (
+    '#define TRACED __attribute__((noinline, visibility("default")))\n'
+    "typedef unsigned function(void *lanes[8]);\nstatic int number = -1;\n"
+    "static int *__attribute__((noipa)) choose(void) { if (number < 0) number = CHOSEN; return &number; }\n"
+    + "\n".join(
+        f"""static int *chosen_{name} = &number;
+function ini_{name}, k1_{name}, l9_{name};
+static function *const table_{name}[] = {{ini_{name}, k1_{name}, l9_{name}}};
+TRACED unsigned k1_{name}(void *lanes[8]) {{ __asm__ volatile("" : : "r"(lanes) : "memory"); return 0; }}
+TRACED unsigned l9_{name}(void *lanes[8]) {{ __asm__ volatile("nop" : : "r"(lanes) : "memory"); return 0; }}
+TRACED unsigned ini_{name}(void *lanes[8]) {{ chosen_{name} = choose(); return table_{name}[*chosen_{name} + 1](lanes); }}
+TRACED unsigned {name}(void *lanes[8]) {{ return table_{name}[*chosen_{name} + 1](lanes); }}
+"""
+        for name in FUNCTIONS
+    )
+)
 # Python that has libssl mapped; its argument is the library. It says "ready", then for each line "FUNCTION LANES …" makes a
 # batch of each size and says "done". The first line loads the library.
 BATCHES = """
@@ -28,7 +46,15 @@ for line in sys.stdin:
 
 def build_lanes(directory: Path) -> Path:
     """Compiles the library."""
-    source, library = directory / "lanes.c", directory / "libcrypto_mb.so.11"
-    source.write_text(_SOURCE)
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
+    return _build(_SOURCE, directory / "libcrypto_mb.so.11")
+
+
+def build_variants(directory: Path, chosen: int) -> Path:
+    """The library of which each function leaves for one of two variants, the one with this number."""
+    return _build(_VARIANTS, directory / "libcrypto_mb.so.13", f"-DCHOSEN={chosen}")
+
+
+def _build(source: str, library: Path, *options: str) -> Path:
+    library.with_suffix(".c").write_text(source)
+    subprocess.run(["gcc", "-O2", *options, "-shared", "-fPIC", library.with_suffix(".c"), "-o", library], check=True)
     return library

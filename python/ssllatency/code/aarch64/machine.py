@@ -27,6 +27,9 @@ class Aarch64:
     def table_targets(self, path: Sequence[Instruction], read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
         return tables.table_targets(cast("tables.Path", path), read, pointer)
 
+    def table_base(self, path: Sequence[Instruction]) -> int | None:  # noqa: ARG002
+        return None  # no library for aarch64 is known that leaves so
+
     def looks_like_table(self, path: Sequence[Instruction]) -> bool:
         return tables.looks_like_table(cast("tables.Path", path))
 

@@ -28,6 +28,9 @@ class X86:
     def table_targets(self, path: Sequence[Instruction], read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
         return tables.table_targets(cast("tables.Path", path), wide_names(), read, pointer)
 
+    def table_base(self, path: Sequence[Instruction]) -> int | None:
+        return tables.table_base(cast("tables.Path", path), wide_names())
+
     def looks_like_table(self, path: Sequence[Instruction]) -> bool:
         return tables.looks_like_table(cast("tables.Path", path), wide_names())
 

@@ -212,15 +212,30 @@ def table_targets(path: Path, names: Names, read: ReadBytes, pointer: ReadPointe
     return [base + int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), 4)]
 
 
-def _absolute_targets(path: Path, names: Names, pointer: ReadPointer) -> Sequence[int] | None:
-    """The targets of `jmp *table(,%index,8)`, whose entries are addresses."""
+def _table_load(path: Path, names: Names) -> tuple[_Load, int] | None:
+    """For `jmp *table(,%index,8)`, or such a load before the jump: the load, and the table's address."""
     jump_load = _jump_load(path, names)
     load = _indexed(*jump_load, names, 8) if jump_load else None
     if load is None:
         return None
     base = _address(path, load.position, load.base) if load.base else 0
-    highest = _highest_index(path, load.position, load.index, names)
-    if base is None or highest is None or not 0 <= highest < MAX_ENTRIES:
+    return None if base is None else (load, base + load.displacement)
+
+
+def table_base(path: Path, names: Names) -> int | None:
+    """The address of the table of addresses through which the last instruction jumps; None if there is none."""
+    load = _table_load(path, names)
+    return load[1] if load else None
+
+
+def _absolute_targets(path: Path, names: Names, pointer: ReadPointer) -> Sequence[int] | None:
+    """The targets of `jmp *table(,%index,8)`, whose entries are addresses."""
+    load_and_table = _table_load(path, names)
+    if load_and_table is None:
         return None
-    targets = [pointer(base + load.displacement + 8 * index) for index in range(highest + 1)]
+    load, table = load_and_table
+    highest = _highest_index(path, load.position, load.index, names)
+    if highest is None or not 0 <= highest < MAX_ENTRIES:
+        return None
+    targets = [pointer(table + 8 * index) for index in range(highest + 1)]
     return None if None in targets else [target for target in targets if target is not None]
