@@ -30,7 +30,6 @@ _SECOND_POWER = (10**9) ** _PER_OCTAVE
 _SHIFT = 480  # 2^480 is the first such power above it
 _WORD_BITS, _WORD_BYTES = 64, 8  # of a count, as the kernel keeps it
 _ALL_ONES = (1 << _WORD_BITS) - 1
-_set = object.__setattr__  # of what is frozen
 Numbers = tuple[int, int, int, int]  # a histogram: its counts as one number, the first bucket of these, underflow and overflow
 
 
@@ -125,7 +124,7 @@ def _no_negative(counts: tuple[int, ...]) -> None:
         raise ValueError("a histogram can't count fewer than no calls")
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExponentialHistogram:
     """Calls by duration. `counts` is dense from bucket `offset`; `underflow` counts what is shorter than the grid's first
     bucket (up to 59.6 ns), `overflow` what is longer than its last (past 64 s).
@@ -135,6 +134,9 @@ class ExponentialHistogram:
 
     The kernel's counts, and sums of such, are kept as one number, `packed`, of which each count is a word: as one they are
     read, added and handed on in a fraction of the time, and `counts` is made when it is asked for, which it is of few.
+
+    It doesn't change. That isn't enforced, as thousands are made in a reading: attributes that can't be set take three times
+    as long to be made.
     """
 
     counts: tuple[int, ...]
@@ -154,8 +156,10 @@ class ExponentialHistogram:
             counts, offset = self._without_ends()
         if offset < self.grid.first_bucket or offset + len(counts) > self.grid.overflow:
             raise ValueError(f"the buckets of a histogram are {self.grid.first_bucket} to {self.grid.overflow - 1}")
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "offset", offset)
+        self.counts, self.offset = counts, offset
+
+    def __hash__(self) -> int:
+        return hash((self.counts, self.offset, self.underflow, self.overflow, self.grid))
 
     def _without_ends(self) -> tuple[tuple[int, ...], int]:
         """The buckets without those at the ends that are empty, and where they begin."""
@@ -183,20 +187,17 @@ class ExponentialHistogram:
     @classmethod
     def from_packed(cls, packed: int, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
         """From the kernel's counts as one number, the first of which is that of bucket `offset`. Made without a check."""
-        return cls._kept_as("_packed", packed, offset, underflow, overflow)
+        made = cls.__new__(cls)
+        made._packed = packed  # type: ignore[misc]
+        made.offset, made.underflow, made.overflow = offset, underflow, overflow
+        return made
 
     @classmethod
     def from_bytes(cls, counts: bytes, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
         """From counts below 256, a byte of which is one, else alike: it needn't become a number to be written."""
-        return cls._kept_as("_bytes", counts, offset, underflow, overflow)
-
-    @classmethod
-    def _kept_as(cls, name: str, counts: int | bytes, offset: int, underflow: int, overflow: int) -> ExponentialHistogram:
         made = cls.__new__(cls)
-        _set(made, name, counts)
-        _set(made, "offset", offset)
-        _set(made, "underflow", underflow)
-        _set(made, "overflow", overflow)
+        made._bytes = counts  # type: ignore[misc]
+        made.offset, made.underflow, made.overflow = offset, underflow, overflow
         return made
 
     @property
@@ -314,7 +315,7 @@ class ExponentialHistogram:
             # Of the words of a number the sum is what is left of it beside multiples of 2^64 - 1, as of digits beside nines.
             inner = sum(self._bytes or self.counts) if self._packed is None else self._packed % _ALL_ONES
             count = self.underflow + inner + self.overflow
-            _set(self, "_counted", count)
+            self._counted = count  # type: ignore[misc]
         return count
 
     @property
@@ -396,7 +397,7 @@ class _CountsOnDemand:
             counts = _unpacked(histogram._packed)
         else:
             raise AttributeError("counts")
-        _set(histogram, "counts", counts)
+        histogram.counts = counts
         return counts
 
 

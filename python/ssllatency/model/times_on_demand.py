@@ -38,8 +38,8 @@ class PartsOnDemand(Mapping[Part, Times]):
 
 def sum_of(several: Sequence[RawTimes]) -> tuple[int, ExponentialHistogram]:
     """The total of all, at least one, and their counts."""
-    total_ns, numbers = 0, []
-    for part_ns, counts in several:
-        total_ns += part_ns
-        numbers.append(counts)
-    return total_ns, ExponentialHistogram.of_numbers(numbers)
+    if len(several) == 1:
+        total_ns, numbers = several[0]
+        return total_ns, ExponentialHistogram.from_packed(*numbers)
+    total_ns = sum([part_ns for part_ns, _ in several])
+    return total_ns, ExponentialHistogram.of_numbers([counts for _, counts in several])

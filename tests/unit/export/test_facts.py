@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
-from tests.measured.handshakes import Shake
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.measured.recordings import interval_of
 
 from ssllatency.export.metrics.collect import ByProcess
@@ -15,7 +15,7 @@ from ssllatency.export.metrics.facts import PLACES, bounded
 from ssllatency.export.metrics.families import BY_NAME, OUTCOME, MetricKind
 from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.points import Distribution
-from ssllatency.model.handshakes import WITHIN, Ending, Fact, Part
+from ssllatency.model.handshakes import WITHIN, Ending, Fact, Label, Part
 
 PREFIX = "ssllatency.handshake."
 FAMILIES = {place.family for place in PLACES.values()}
@@ -70,6 +70,23 @@ def test_each_ending_counts_its_own() -> None:
     assert found["sockets", "success"] == found["sockets", "abandoned"] == 1
     assert found["connection.events", "peer_left", "success"] == 0
     assert found["connection.events", "peer_left", "abandoned"] == 1
+
+
+def test_counts_are_in_the_same_order_whatever_was_counted_most() -> None:
+    """So that series keep their places from one reading to the next."""
+    kinds = [
+        replace(FULL, labels={Label.VERSION: version, Label.RESUMED: resumed}, ending=ending)
+        for version in ("TLSv1.2", "TLSv1.3")
+        for resumed in ("yes", "no")
+        for ending in (Ending.SUCCESS, Ending.FAILURE)
+    ]
+    handshakes, orders = handshakes_of(kinds, by=(Label.VERSION, Label.RESUMED)), []
+    assert len(handshakes.groups) == len(kinds)
+    for number in range(len(kinds)):
+        turned = replace(handshakes, groups=(*handshakes.groups[number:], *handshakes.groups[:number]))
+        [counts] = ByProcess(KeptResults()).read(replace(interval_of(0, []), handshakes=turned)).values()
+        orders.append(list(counts.items()))
+    assert all(order == orders[0] for order in orders)
 
 
 def test_hello_retries_are_of_those_of_which_they_are_known() -> None:

@@ -9,7 +9,7 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -50,7 +50,7 @@ READING = Reading("host", 60.0, (Point("ssllatency.targets", (("service", "a"),)
 def test_a_scraper_gets_what_it_likes_best(accept: str) -> None:
     content_type, render = chosen(accept)
     assert ACCEPTS[accept] in content_type
-    assert b"ssllatency_targets" in render(READING)
+    assert b"ssllatency_targets" in b"".join(render(READING))
 
 
 @contextmanager
@@ -266,7 +266,7 @@ def test_metrics_are_rendered_once_of_each_reading(monkeypatch: pytest.MonkeyPat
     readings, made, trimmed = [READING], [], []
     content_type, render = server_module.chosen("")
 
-    def rendered(reading: Reading) -> bytes:
+    def rendered(reading: Reading) -> Sequence[bytes]:
         made.append(1)
         return render(reading)
 
@@ -283,6 +283,23 @@ def test_metrics_are_rendered_once_of_each_reading(monkeypatch: pytest.MonkeyPat
         wait_for(lambda: server._is_trimmed)
         assert 0 < len(trimmed) <= 3
     assert len(set(bodies)) == 1
+
+
+@pytest.mark.parametrize("accept", ["", PROTOBUF])
+def test_what_is_sent_in_pieces_is_one_answer(accept: str) -> None:
+    points = [Point("ssllatency.targets", (("service", f"{number:0500}"),), number, 0.0) for number in range(500)]
+    large = Reading("host", 60.0, tuple(points))
+    expected = b"".join(chosen(accept)[1](large))
+    assert len(expected) > 3 * server_module._BATCH
+    with served(ServedMetrics(lambda: large, lambda: True)) as server:
+        answers = [
+            get(server, "/metrics", {"Accept": accept, "Accept-Encoding": encoding}) for encoding in ("identity", "gzip")
+        ]
+        bodies = [answer.read() for answer in answers]
+        lengths = [int(answer.headers["Content-Length"]) for answer in answers]
+    assert bodies[0] == gzip.decompress(bodies[1]) == expected
+    assert lengths == [len(body) for body in bodies]
+    assert len(bodies[1]) < len(expected) / 10
 
 
 def test_requests_that_come_one_on_the_other_are_answered_one_after_the_other() -> None:

@@ -12,6 +12,7 @@ from ssllatency.data_class import dataclass
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.read.zeros import stripped
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
+from ssllatency.model.sampling import Function
 from ssllatency.model.snapshot import Outcome, Series
 
 OUTCOMES = {abi.Outcome[outcome.name]: outcome for outcome in Outcome}
@@ -93,11 +94,12 @@ def series(
 
 
 class SeriesRow:
-    """A row of the series map as it is kept: its key, its extremes' words, and the series with those extremes that were asked
-    for last, so that it is the same object until something changes."""
+    """A row of the series map as it is kept: its key, what was `called`, its extremes' words, and the series with those
+    extremes that were asked for last, so that it is the same object until something changes."""
 
     def __init__(self, key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange) -> None:
         self.key: Key = key.tgid, key.operation, key.outcome
+        self.called: Function = operations[key.operation], OUTCOMES[abi.Outcome(key.outcome)]
         self.marks = marks(row.times)
         self._series = series(key, row, operations, wanted, (None, None))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ssllatency import abi
@@ -28,7 +28,8 @@ _WORD = 8  # bytes of a count
 _BUCKETS_SIZE = abi.Times.underflow.offset  # the buckets come first
 _LINE = int(abi.Geometry.LINE)
 _LINE_SIZE = _LINE * _WORD
-_AFTER_BUCKETS = struct.Struct("<8Q")  # underflow, overflow, total, two greatest, two least, lines
+_AFTER_BUCKETS = struct.Struct("<3Q32sQ")  # underflow, overflow, total, extremes, lines
+_EXTREMES = struct.Struct("<4Q")  # the two greatest, and the two least
 _PARTS = [
     (number, part, number * (_BUCKETS_SIZE + _AFTER_BUCKETS.size))
     for number, part in sorted((abi.Part[part.value.upper()], part) for part in Part)
@@ -39,13 +40,13 @@ _ENDS = struct.Struct("<" + f"{_BUCKETS_SIZE}x{_AFTER_BUCKETS.size}s" * len(_PAR
 _NO_ENDS = (bytes(_AFTER_BUCKETS.size),) * len(_PARTS)
 _NUMBER, _BEGUN_AT, _CHANGES_AT = struct.Struct("<Q"), abi.HandshakeRow.begun.offset, abi.HandshakeRow.changes.offset
 _FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
-Extremes = Sequence[int]  # words: the two greatest, and the two least
+Extremes = bytes  # of _EXTREMES
 _COUNTS_AT = abi.HandshakeRow.resumed.offset  # and they come last
 _COUNTS = struct.Struct(f"<{(ctypes.sizeof(abi.HandshakeRow) - _COUNTS_AT) // _WORD}Q")
 
 
 class HandshakeRowReader:
-    """Reads the row of a key. `parts`: those that occurred, each with its number and its extremes' words, as marks_of() takes
+    """Reads the row of a key. `parts`: those that occurred, each with its number and its extremes, as marks_of() takes
     them; `counts`: how many were resumed, and of so many of which that is known. `labels` belongs to who reads the rows."""
 
     def __init__(self, raw_key: bytes) -> None:
@@ -96,7 +97,7 @@ class HandshakeRowReader:
             return
         for (number, part, start), end, before in zip(_PARTS, ends, self._ends, strict=True):
             if end != before:
-                underflow, overflow, total_ns, *extremes, lines = _AFTER_BUCKETS.unpack(end)
+                underflow, overflow, total_ns, extremes, lines = _AFTER_BUCKETS.unpack(end)
                 packed, first = _buckets(memory, start, lines)
                 if packed or underflow or overflow:
                     self.parts[part] = number, extremes, (total_ns, (packed, first, underflow, overflow))
@@ -126,7 +127,8 @@ class HandshakeRowReader:
 
 def marks_of(extremes: Extremes) -> Marks:
     """The two greatest and the two least as they are kept elsewhere."""
-    return Marks(tuple(extremes[2:]), tuple(extremes[:2]))
+    words = _EXTREMES.unpack(extremes)
+    return Marks(words[2:], words[:2])
 
 
 def _buckets(memory: bytes | memoryview, start: int, lines: int) -> tuple[int, int]:
@@ -134,10 +136,10 @@ def _buckets(memory: bytes | memoryview, start: int, lines: int) -> tuple[int, i
     line holds anything but those of `lines`."""
     if not lines:
         return 0, FIRST_BUCKET
-    first, stop = (lines & -lines).bit_length() - 1, lines.bit_length()
-    words = bytes(memory[start + first * _LINE_SIZE : start + stop * _LINE_SIZE])
-    empty = (len(words) - len(words.lstrip(b"\0"))) // _WORD
-    packed = int.from_bytes(words[empty * _WORD :], "little")
+    first = (lines & -lines).bit_length() - 1
+    words = bytes(memory[start + first * _LINE_SIZE : start + lines.bit_length() * _LINE_SIZE])
+    packed = int.from_bytes(words, "little")
     if not packed:
         return 0, FIRST_BUCKET  # the bits are set before anything is counted
-    return packed, FIRST_BUCKET + first * _LINE + empty
+    empty = (len(words) - len(words.lstrip(b"\0"))) // _WORD
+    return packed >> 8 * _WORD * empty, FIRST_BUCKET + first * _LINE + empty

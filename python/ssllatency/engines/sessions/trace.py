@@ -32,7 +32,7 @@ from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import KeyedCache
 from ssllatency.model.sampling import Function, Sampling
-from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.stacks.operation import Tier
 
@@ -179,7 +179,7 @@ class TraceSession:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
         for raw_key, row in self._rows.last:
             if abi.SeriesKey.from_buffer_copy(raw_key).tgid in pids and self._series.delete(raw_key) and self._windows and row:
-                self._forgotten.setdefault(self._called(row), []).append(row.exponential)
+                self._forgotten.setdefault(row.called, []).append(row.exponential)
         self._forgotten = {called: [ExponentialHistogram.added(parts)] for called, parts in self._forgotten.items()}
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
@@ -190,12 +190,8 @@ class TraceSession:
         parts = {called: list(forgotten) for called, forgotten in self._forgotten.items()}
         for _, row in self._rows.last if self._reads else self._rows.read(self._views()):
             if row:
-                parts.setdefault(self._called(row), []).append(row.exponential)
+                parts.setdefault(row.called, []).append(row.exponential)
         return self._sums.of(parts)
-
-    def _called(self, row: collect.SeriesRow) -> Function:
-        _, operation, outcome = row.key
-        return self._operations[operation], Outcome[abi.Outcome(outcome).name]
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""

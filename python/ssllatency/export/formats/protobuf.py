@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
-from operator import sub
+from operator import attrgetter, sub
 
 from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
@@ -35,15 +35,24 @@ _RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
 
 def render(reading: Reading) -> bytes:
     """The whole exposition."""
-    families = groupby(reading.points, key=lambda point: point.family)
-    return b"".join(_delimited(_family(BY_NAME[name], points)) for name, points in families)
+    return b"".join(pieces(reading))
 
 
-def _family(family: Family, points: Iterable[Point]) -> bytes:
+def pieces(reading: Reading) -> Sequence[bytes]:
+    """The exposition in pieces, most of which are those of the reading before."""
+    written: list[bytes] = []
+    for name, points in groupby(reading.points, key=attrgetter("family")):
+        of_family = _family(BY_NAME[name], points)
+        written.append(_varint(sum(map(len, of_family))))
+        written += of_family
+    return written
+
+
+def _family(family: Family, points: Iterable[Point]) -> Sequence[bytes]:
     head = _text(1, family.prometheus_name) + _text(2, family.help) + _integer(3, _TYPES[family.kind])
     unit = _text(5, family.prometheus_unit) if family.prometheus_unit else b""
     written = [last[1] if (last := point.written)[0] == _FORMAT else _written(family.kind, point) for point in points]
-    return b"".join((head, *written, unit))
+    return [head, *written, unit]
 
 
 def _written(kind: MetricKind, point: Point) -> bytes:
@@ -180,7 +189,3 @@ def _message(field: int, content: bytes) -> bytes:
 
 def _text(field: int, text: str) -> bytes:
     return _message(field, text.encode())
-
-
-def _delimited(content: bytes) -> bytes:
-    return _varint(len(content)) + content

@@ -28,13 +28,18 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\"", "%": "%%"})
 
 def render(reading: Reading, *, open_metrics: bool) -> bytes:
     """The whole exposition."""
+    return b"".join(pieces(reading, open_metrics=open_metrics))
+
+
+def pieces(reading: Reading, *, open_metrics: bool) -> Sequence[bytes]:
+    """The exposition in pieces, most of which are those of the reading before."""
     kind, written = "OpenMetrics" if open_metrics else "text", []
     for name, points in groupby(reading.points, key=attrgetter("family")):
         family = BY_NAME[name]
         words = _words(family, open_metrics=open_metrics)
         written.append(words.head)
         written += [last[1] if (last := point.written)[0] == kind else _written(kind, words, point) for point in points]
-    return b"".join((*written, b"# EOF\n" if open_metrics else b""))
+    return [*written, b"# EOF\n"] if open_metrics else written
 
 
 @dataclass(frozen=True)

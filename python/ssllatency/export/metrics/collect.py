@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any
@@ -121,33 +121,44 @@ def _of_series(series: Series) -> Iterator[Found]:
 
 
 def _of_groups(groups: Sequence[Group]) -> dict[Row, Value]:
-    """The sums of a process's groups. Each part of an ending is added up once, and only those that are shown by version and
+    """The sums of a process's groups, whatever their order in the same one: where the series are the same at the next reading,
+    what comes after this has less to do. Each part of an ending is added up once, and only those that are shown by version and
     resumption by these as well."""
     counts: dict[Row, Value] = {}
-    alike: dict[Ending, dict[Part, list[Any]]] = {}
-    by_tls: dict[Row, list[Any]] = {}
-    raw = [group.parts.raw for group in groups if isinstance(group.parts, PartsOnDemand)]
-    is_raw = len(raw) == len(groups)  # as those of a session are
-    add = _sum_of_raw if is_raw else _sum
-    for group, parts in zip(groups, raw if is_raw else [group.parts for group in groups], strict=True):
-        for row, number in facts_of(group):
+    by_ending: dict[Ending, list[Group]] = {}
+    for group in groups:
+        by_ending.setdefault(group.ending, []).append(group)
+    for ending, alike in sorted(by_ending.items()):
+        for row, number in facts_of(ending, alike):
             counts[row] = counts.get(row, 0) + number  # type: ignore[operator]
-        of_ending = alike.setdefault(group.ending, {})
-        for part, times in parts.items():
-            if part in of_ending:
-                of_ending[part].append(times)
-            else:
-                of_ending[part] = [times]
-        for part, row in _rows_by_tls(group.ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or ""):
+        raw = [group.parts.raw for group in alike if isinstance(group.parts, PartsOnDemand)]
+        if len(raw) == len(alike):  # as of a session
+            _add_parts(counts, ending, alike, raw, _sum_of_raw)
+        else:
+            _add_parts(counts, ending, alike, [group.parts for group in alike], _sum)
+    return counts
+
+
+def _add_parts(
+    counts: dict[Row, Value],
+    ending: Ending,
+    groups: Sequence[Group],
+    parts_of: Sequence[Mapping[Part, Any]],
+    add: Callable[[Sequence[Any]], Distribution],
+) -> None:
+    """Adds the sums of the parts of groups that ended so. `parts_of`: the parts of each, as `add` takes several of a kind."""
+    for part, rows in _rows(ending):
+        if several := [parts[part] for parts in parts_of if part in parts]:
+            value = add(several)
+            for row in rows:
+                counts[row] = value
+    by_tls: dict[Row, list[Any]] = {}
+    for group, parts in zip(groups, parts_of, strict=True):
+        for part, row in _rows_by_tls(ending, group.text(Label.VERSION) or "", group.text(Label.RESUMED) or ""):
             if part in parts:
                 by_tls.setdefault(row, []).append(parts[part])
-    for ending, of_ending in alike.items():
-        for part, rows in _rows(ending):
-            if part in of_ending:
-                counts |= dict.fromkeys(rows, add(of_ending[part]))
-    for row, several in by_tls.items():
-        counts[row] = add(several)
-    return counts
+    for row in sorted(by_tls):
+        counts[row] = add(by_tls[row])
 
 
 def _sum(several: Sequence[Times]) -> Distribution:
@@ -167,7 +178,8 @@ def _sum_of_raw(several: Sequence[RawTimes]) -> Distribution:
 def _rows(ending: Ending) -> Sequence[tuple[Part, Sequence[Row]]]:
     """Return where the parts of handshakes count that ended so, but those that are shown by version and resumption."""
     rows = ((part, (_row(part, str(ending)), _offload_row(part, str(ending)))) for part in Part if part not in _BY_TLS)
-    return [(part, [row for row in places if row]) for part, places in rows]
+    found = [(part, [row for row in places if row]) for part, places in rows]
+    return [(part, places) for part, places in found if places]
 
 
 @lru_cache(maxsize=256)

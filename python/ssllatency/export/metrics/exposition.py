@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from ssllatency import __version__
 from ssllatency.data_class import dataclass
@@ -62,7 +64,7 @@ class Exposition:
         before, self._of_no_service = self._of_no_service, {}
         points = self._points_of_no_service(chain(self._of_host(snapshot), _in_overflow(untold)), before)
         for service, of in folded.items():
-            points += self._points_of(service, of).values()
+            points += self._points_of(service, of)
         served = (snapshot.handshakes.certificates if snapshot.handshakes else None) or ()
         boot_s = self._clock() - time.clock_gettime(time.CLOCK_BOOTTIME)
         points += self._points_of_no_service(expiries(served, self._ledger.known, boot_s), before)
@@ -84,25 +86,10 @@ class Exposition:
             points.append(point)
         return points
 
-    def _points_of(self, service: Labels, folded: Folded) -> dict[Row, Point]:
+    def _points_of(self, service: Labels, folded: Folded) -> Sequence[Point]:
         """The points of a service: those of the last reading, where they are the same."""
-        before: dict[Row, Point] = self._kept.last(Stage.POINTS, service) or {}
-
-        def make(parts: Sequence[Folded]) -> dict[Row, Point]:
-            (of,) = parts
-            since_s = of.since_s
-            values: dict[Row, Value] = {_TARGETS: of.processes, **of.counts}
-            # In the order of the last time, as the counts of processes are in that of how much was counted: what comes after
-            # this has less to do where the series are the same in the same order.
-            points = {}
-            for row, last in before.items():
-                if (value := values.pop(row, None)) is not None:
-                    points[row] = _point_of(service, row, value, since_s, last)
-            for row, value in values.items():
-                points[row] = _point_of(service, row, value, since_s, None)
-            return points
-
-        return self._kept.of(Stage.POINTS, service, (folded,), make)
+        before: _ServicePoints = self._kept.last(Stage.POINTS, service) or _NO_POINTS
+        return self._kept.of(Stage.POINTS, service, (folded,), lambda parts: _points(service, parts[0], before)).points
 
     def _of_host(self, snapshot: Snapshot) -> Iterator[tuple[str, Labels, Value]]:
         """Counters never fall: some are estimates, which may be corrected downwards."""
@@ -143,11 +130,34 @@ def _in_overflow(untold: Counts) -> Iterator[tuple[str, Labels, Value]]:
         yield family, labels(dict((*IN_OVERFLOW, *values))), value
 
 
+class _ServicePoints(NamedTuple):
+    """The points of a service, each after the row that it is of, and since when they count."""
+
+    since_s: float
+    rows: Sequence[Row]
+    points: Sequence[Point]
+
+
+_NO_POINTS = _ServicePoints(math.nan, (), ())
+
+
+def _points(service: Labels, of: Folded, before: _ServicePoints) -> _ServicePoints:
+    """The points of a service, which had these before."""
+    rows, values = [_TARGETS, *of.counts], [of.processes, *of.counts.values()]
+    if before.since_s != of.since_s:
+        before = _NO_POINTS
+    if before.rows == rows:  # as in most readings
+        return before._replace(points=list(map(_next, before.points, values)))
+    last_of = dict(zip(before.rows, before.points, strict=True))
+    points = [_point_of(service, row, value, of.since_s, last_of.get(row)) for row, value in zip(rows, values, strict=True)]
+    return _ServicePoints(of.since_s, rows, points)
+
+
 def _point_of(service: Labels, row: Row, value: Value, since_s: float, last: Point | None) -> Point:
-    if last is None or last.since_s != since_s:
-        family, values = row
-        return Point(family, labels(dict((*service, *values))), value, since_s)
-    return _next(last, value)
+    if last is not None:
+        return _next(last, value)
+    family, values = row
+    return Point(family, labels(dict((*service, *values))), value, since_s)
 
 
 def _next(last: Point, value: Value) -> Point:

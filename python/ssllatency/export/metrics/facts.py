@@ -53,14 +53,17 @@ PLACES = {
 }
 
 
-def facts_of(group: Group) -> Iterator[tuple[tuple[str, Labels], int]]:
-    """The counters of a group: family and labels, and the count. Those that there are with any handshake of which they are
-    known; refusals not where no lookup is ever seen: of libraries whose lookups can't be watched it is known which sessions
-    were resumed, and no more."""
-    facts = group.facts
-    for fact, known_of, row in _rows(group.ending):
-        if known_of is None or (facts.get(known_of) and (fact not in REFUSALS or _sees_lookups(group))):
-            yield row, facts.get(fact, 0)
+def facts_of(ending: Ending, groups: Sequence[Group]) -> Iterator[tuple[tuple[str, Labels], int]]:
+    """The counters of groups that ended so, added up: family and labels, and the count. Those that there are with any handshake
+    of which they are known; refusals not where no lookup is ever seen: of libraries whose lookups can't be watched it is known
+    which sessions were resumed, and no more."""
+    facts = [group.facts for group in groups]
+    of_lookups = [group.facts for group in groups if _sees_lookups(group)]
+    for fact, known_of, row in _rows(ending):
+        of_groups = of_lookups if fact in REFUSALS else facts
+        numbers = [one.get(fact, 0) for one in of_groups if known_of is None or one.get(known_of)]
+        if numbers:
+            yield row, sum(numbers)
 
 
 def _sees_lookups(group: Group) -> bool:

@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ssllatency.export.formats import protobuf, text
 from ssllatency.export.metrics.points import Reading
 
-Render = Callable[[Reading], bytes]
+Render = Callable[[Reading], Sequence[bytes]]  # the exposition, in pieces
 
 
-def open_metrics(reading: Reading) -> bytes:
+def open_metrics(reading: Reading) -> Sequence[bytes]:
     """OpenMetrics text."""
-    return text.render(reading, open_metrics=True)
+    return text.pieces(reading, open_metrics=True)
 
 
-def plain(reading: Reading) -> bytes:
+def plain(reading: Reading) -> Sequence[bytes]:
     """Prometheus' text."""
-    return text.render(reading, open_metrics=False)
+    return text.pieces(reading, open_metrics=False)
 
 
 _LONGEST = 2048  # characters of a header that is looked into
@@ -40,7 +40,7 @@ def chosen(accept: str) -> tuple[str, Render]:
 def _of(kind: str, values: dict[str, str]) -> tuple[str, Render] | None:
     if kind == "application/vnd.google.protobuf":
         proto, encoding = values.get("proto", ""), values.get("encoding", "")
-        return (protobuf.CONTENT_TYPE, protobuf.render) if (proto, encoding) == _PROTOBUF else None
+        return (protobuf.CONTENT_TYPE, protobuf.pieces) if (proto, encoding) == _PROTOBUF else None
     if kind == "application/openmetrics-text":
         return (text.OPEN_METRICS, open_metrics) if values.get("version", "1.0.0") in _VERSIONS else None
     return (text.PROMETHEUS, plain) if kind in ("text/plain", "text/*", "*/*") else None

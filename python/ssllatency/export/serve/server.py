@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import gzip
 import socket
 import ssl
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -27,7 +27,8 @@ from ssllatency.export.serve.passwords import Busy, Passwords
 
 _APART_S = 0.1  # from an answer to the next on the same connection, however fast it asks
 _TEXT = "text/plain; charset=utf-8"
-_COMPRESSION = 1  # gzip's quickest
+_COMPRESSION, _GZIP = 1, zlib.MAX_WBITS | 16  # the quickest; with gzip's header
+_BATCH = 1 << 16  # bytes that are sent at once
 _LATER = ("Retry-After", "1")
 _PAGE = "ssllatency: /metrics has the metrics, /-/healthy and /-/ready say how it is.\n"
 
@@ -59,11 +60,12 @@ class Server(ThreadingHTTPServer):
         self.ahead = Ahead()
         self.ahead.start()
         self._rendering = Lock()
-        self._rendered: dict[tuple[str, bool], tuple[Reading, bytes]] = {}
+        self._rendered: dict[tuple[str, bool], tuple[Reading, Sequence[bytes]]] = {}
         self._is_trimmed = True
 
-    def rendered(self, content_type: str, render: Render, *, compressed: bool) -> bytes:
-        """The metrics by now in that format: made once of each reading, whoever asks. NoReading where there is none."""
+    def rendered(self, content_type: str, render: Render, *, compressed: bool) -> Sequence[bytes]:
+        """The metrics by now in that format, in pieces: made once of each reading, whoever asks. They are never one text, as
+        megabytes of new memory for each scrape take more than to write most of it. NoReading where there is none."""
         reading = self.site.read()
         with self._rendering:
             kept = self._rendered.get((content_type, compressed))
@@ -71,7 +73,7 @@ class Server(ThreadingHTTPServer):
                 return kept[1]
             content = render(reading)
             if compressed:
-                content = gzip.compress(content, _COMPRESSION)
+                content = [b"".join(_compressed(content))]
             self._rendered = {key: kept for key, kept in self._rendered.items() if kept[0] is reading}
             self._rendered[content_type, compressed] = reading, content
             self._is_trimmed = False
@@ -186,14 +188,18 @@ class Handler(BaseHTTPRequestHandler):
         except NoReading as reason:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{reason}\n".encode())
             return
-        self._send(HTTPStatus.OK, content_type, content, *([("Content-Encoding", "gzip")] if compressed else []))
+        self._send_pieces(HTTPStatus.OK, content_type, content, *([("Content-Encoding", "gzip")] if compressed else []))
         self.wfile.flush()
         del content
         self.server.trim()
 
     def _send(self, status: HTTPStatus, content_type: str, content: bytes, *headers: tuple[str, str]) -> None:
+        self._send_pieces(status, content_type, (content,), *headers)
+
+    def _send_pieces(self, status: HTTPStatus, content_type: str, content: Sequence[bytes], *headers: tuple[str, str]) -> None:
         self.send_response(status)
-        for name, value in (("Content-Type", content_type), ("Content-Length", str(len(content))), *headers):
+        length = sum(map(len, content))
+        for name, value in (("Content-Type", content_type), ("Content-Length", str(length)), *headers):
             self.send_header(name, value)
         for name, value in self.server.site.headers:
             self.send_header(name, value)
@@ -203,7 +209,27 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content)
+            for batch in _batches(content):
+                self.wfile.write(batch)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests aren't logged."""
+
+
+def _batches(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """The pieces together, as much at a time as is sent at once, or what the largest has more."""
+    batch, size = [], 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece)
+        if size >= _BATCH:
+            yield b"".join(batch)
+            batch, size = [], 0
+    yield b"".join(batch)
+
+
+def _compressed(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(_COMPRESSION, wbits=_GZIP)
+    for batch in _batches(pieces):
+        yield compressor.compress(batch)
+    yield compressor.flush()
