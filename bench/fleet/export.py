@@ -23,6 +23,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -46,22 +47,26 @@ FORMATS = {
 }
 _FRESH_S = 1.1  # after so long a scrape has the counts read again
 _RESTED_S = 50.0  # after work: until the last stratum with a window has ended, and that in which it is seen that nobody works
-_SCRAPES, _BUSY_SCRAPES = 5, 2
+_SCRAPES, _BUSY_SCRAPES = 5, 6
 _APART_S = 0.7  # one more or less between busy scrapes, so that none comes when it is expected and its answer is made before
 _REGULAR_S, _LEARNING, _REGULAR_SCRAPES = 8.0, 3, 3  # between regular scrapes; how many come before they are, and then
+
+
+Scrape = tuple[float, float, float]
 
 
 @dataclass
 class Results:
     """What was measured. `cpu`: by how it was scraped, the part of a core that tracer and speaker took. `scrapes`: milliseconds
     by format, with nothing counted in between, and with something counted in every service (`busy`); each with the processor
-    time that both processes took. `regular`: milliseconds of scrapes that were expected, busy ones. Bytes."""
+    time that both processes took, and that for the network of it. `regular`: milliseconds of scrapes that were expected, busy
+    ones. Bytes."""
 
     processes: int = 0
     series: int = 0
     cpu: dict[str, tuple[float, float]] = field(default_factory=dict)
-    scrapes: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    busy: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    scrapes: dict[str, list[Scrape]] = field(default_factory=dict)
+    busy: dict[str, list[Scrape]] = field(default_factory=dict)
     regular: list[float] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
@@ -143,6 +148,7 @@ def measure(rest_s: float) -> Results:
         for name in FORMATS:
             results.scrapes[name] = [_timed(export, name, results) for _ in range(_SCRAPES)]
         for name in FORMATS:
+            scrape(export, name)  # the first of another format has all written, not what has changed alone
             for number in range(_BUSY_SCRAPES):
                 work_everywhere(running, 1)
                 time.sleep(_APART_S * (number % 2))
@@ -171,17 +177,18 @@ def scrape(export: Export, format_name: str) -> tuple[float, bytes]:
     return time.monotonic() - began, content
 
 
-def _timed(export: Export, format_name: str, results: Results) -> tuple[float, float]:
+def _timed(export: Export, format_name: str, results: Results) -> Scrape:
     time.sleep(_FRESH_S)
-    before_ns = _clock_ns(export)
+    before_ns = _clocks_ns(export)
     took_s, content = scrape(export, format_name)
+    tracer_ns, speaker_ns = (now - before for now, before in zip(_clocks_ns(export), before_ns, strict=True))
     results.sizes[format_name] = len(content)
-    return took_s * 1000, (_clock_ns(export) - before_ns) / 1e6
+    return took_s * 1000, (tracer_ns + speaker_ns) / 1e6, speaker_ns / 1e6
 
 
-def _clock_ns(export: Export) -> int:
-    """The processor time of both processes."""
-    return sum(process_clock_ns(pid) or 0 for pid in (export.tracer, export.speaker))
+def _clocks_ns(export: Export) -> tuple[int, int]:
+    """The processor time of each of the two processes."""
+    return process_clock_ns(export.tracer) or 0, process_clock_ns(export.speaker) or 0
 
 
 def _value(text: str, name: str) -> str:
@@ -253,10 +260,11 @@ how large. The aim is to stay below 100 MiB for all of it.
 {series} series, from the request to the last byte, on loopback, milliseconds: the median and the longest of
 {scrapes}. *At rest*: nothing was counted since the scrape before. *After work*: every service has shaken
 hands and called since then. Each scrape has the kernel's maps read anew. Other work on the machine makes them longer; the
-processor time is that of both processes.
+processor time is that of both processes, and in the last column that for the network alone, which writes and sends: the rest is
+the tracer's, which reads, adds up and hands over.
 
-| format | bytes | at rest | processor time | after work | processor time |
-| --- | ---: | ---: | ---: | ---: | ---: |
+| format | bytes | at rest | processor time | after work | processor time | of that to write |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {formats}
 
 The aim is 50 ms with 2,000 series.
@@ -277,7 +285,7 @@ much processor time as any other scrape.
   they go as the bytes that the largest count needs, of each count: nearly always one.
 - Of the rows of a process, one for each version and resumption, the parts that are shown without these are added up once.
 - All that is made of a row is made again only where it is another: the counts of its process, the sums of its service, its
-  points, and what goes between the two processes and is written of them.
+  points, and what goes between the two processes and is written of them. What is written is sent in pieces, as it is kept.
 - Of a process that hasn't run since it was last looked at nothing is looked at. Whether one has ended the kernel tells by a
   handle on it.
 - Where the series are those of the reading before, as they nearly always are, so is which of them have a place of their own,
@@ -295,7 +303,7 @@ def page(results: Results, rest_s: float) -> str:
         for name, (tracer, speaker) in results.cpu.items()
     ]
     formats = [
-        f"| {name} | {results.sizes[name]:,} | {_columns(results.scrapes[name])} | {_columns(results.busy[name])} |"
+        f"| {name} | {results.sizes[name]:,} | {_columns(results.scrapes[name], 2)} | {_columns(results.busy[name], 3)} |"
         for name in FORMATS
     ]
     return PAGE.format(
@@ -316,8 +324,8 @@ def page(results: Results, rest_s: float) -> str:
     )
 
 
-def _columns(scrapes: Sequence[tuple[float, float]]) -> str:
-    return " | ".join(_times(values) for values in zip(*scrapes, strict=True))
+def _columns(scrapes: Sequence[Scrape], number: int) -> str:
+    return " | ".join(_times(values) for values in islice(zip(*scrapes, strict=True), number))
 
 
 def _times(values_ms: Sequence[float]) -> str:

@@ -6,7 +6,7 @@ neither ever falls."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import compress
+from itertools import chain, compress
 
 from ssllatency.export.metrics.families import BY_NAME, OVERFLOW, MetricKind
 from ssllatency.export.metrics.ledger import Value, added
@@ -31,6 +31,7 @@ class Cap:
         self._places: dict[_Identity, list[Value] | None] = {}  # theirs: as in _overflown, None for a place of its own
         self._has_own: list[bool] = []
         self._counted: list[tuple[int, list[Value]]] = []  # of the others, the number of each, and where its value is kept
+        self._overflown_by_family: dict[str, list[list[Value]]] = {}  # of those whose sum means something; none: made anew
         self._sums: KeyedCache[str, Value, Value] = KeyedCache(added)  # of the overflow, by family
         self._kept: dict[str, Value] = {}  # what overflown series had that are no more
         self.dropped = 0
@@ -44,10 +45,11 @@ class Cap:
         series = [point.family for point in points], [point.labels for point in points]
         if series == self._series and len(self._overflown) < _MOST_REMEMBERED:  # as in most readings
             return self._placed_as_before(points) + self._overflow(), []
-        self._series = series
+        self._series, self._overflown_by_family = series, {}
         identities = list(zip(series[0], map(id, series[1]), strict=True))
         ended: list[Series] = []
-        if not self._places.keys() <= set(identities):  # else there are those of the reading before, as in most readings
+        known = sum(map(self._places.__contains__, identities))
+        if known != len(self._places):  # else there are those of the reading before, as in most readings
             ended = self._end_absent({(point.family, point.labels) for point in points})
             self._places = {}
         placed = self._placed(identities, points)
@@ -107,8 +109,11 @@ class Cap:
             self._kept[family] = added([self._kept[family], value]) if family in self._kept else value
 
     def _overflow(self) -> list[Point]:
+        if not self._overflown_by_family:
+            for (family, _), counted in self._overflown.items():
+                if BY_NAME[family].adds:
+                    self._overflown_by_family.setdefault(family, []).append(counted)
         values: dict[str, list[Value]] = {family: [value] for family, value in self._kept.items()}
-        for (family, _), counted in self._overflown.items():
-            if BY_NAME[family].adds:
-                values.setdefault(family, []).extend(counted)
+        for family, several in self._overflown_by_family.items():
+            values.setdefault(family, []).extend(chain.from_iterable(several))
         return [Point(family, IN_OVERFLOW, value, self._began_s) for family, value in self._sums.of(values).items()]

@@ -161,8 +161,8 @@ class AcceptQueues:
 
     def _take(self, name: str, folder: Path, pids: Collection[int]) -> bool:
         """Takes it by this process; whether that was in the namespace all the time, as it may enter another meanwhile."""
-        first = listen_overflows(folder)
         namespace = self._namespaces.get(name)
+        first = 0 if namespace else listen_overflows(folder)
         sockets = Listening(())
         if not isinstance(namespace, NamespaceTotal):
             try:
