@@ -1,35 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reloads without an end, and a Go program that collects garbage without an end: counts stay exact, and neither process of
-export grows. SSLLATENCY_SOAK_S=3600 does so for an hour each."""
+"""Reloads without an end, a Go program that collects garbage without an end, and one of ten thousand goroutines that starts
+itself anew: counts stay exact, and neither process of export grows. SSLLATENCY_SOAK_S=3600 does so for an hour each."""
 
 from __future__ import annotations
 
 import os
 import re
+import resource
+import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.clients.bad import context
+from tests.live.clients.counted import TIMEOUT_S, TLS_1_3, Client
 from tests.live.commands.export import Export
 from tests.live.export.test_export import reload
 from tests.live.go.test_go import NEEDED
 from tests.live.go.test_go_queues import server as go_server
+from tests.live.go.test_go_restarts import serving
 from tests.live.servers.nginx import Nginx
 from tests.live.servers.queues import felt_ns
+from tests.machine import leave_out
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
 SOAK_S = float(os.environ.get("SSLLATENCY_SOAK_S", "15"))
 _GROWTH = 3 << 20  # bytes: an allocator's arenas, not what each of many workers would leave
-_COUNT = re.compile(r'^ssllatency_handshake_duration_seconds_count\{.*outcome="success".*\} (\d+)$', re.MULTILINE)
+_COUNTS = {
+    outcome: re.compile(rf'^ssllatency_handshake_duration_seconds_count\{{.*outcome="{outcome}".*\}} (\d+)$', re.MULTILINE)
+    for outcome in ("success", "abandoned")
+}
+_IN_FLIGHT = re.compile(r"^ssllatency_handshake_in_flight (\d+)$", re.MULTILINE)
 _LOST = re.compile(r'^ssllatency_losses_total\{kind="(\w+)"\} (\d+)$', re.MULTILINE)
 # Workers of a reload may map the library before they are seen; on a busy machine a handshake sleeps now and then, and
 # goroutines change threads.
 _NOT_LOST = {"late_processes", "handshakes_slept", "handshakes_unsplit"}
 _OPTIONS = ("--max-groups", "16")
+_SILENT, _READING = 9_500, 500  # connections that are held at a time: in their handshakes, and behind them
+_FEW = 20
+_SERVED_S = max(3.0, SOAK_S / 60)  # by each process
 
 
 def resident(pid: int) -> int:
@@ -37,21 +52,25 @@ def resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def counted(text: str, outcome: str = "success") -> int:
+    """The handshakes with such an outcome, by the metrics."""
+    return sum(map(int, _COUNTS[outcome].findall(text)))
+
+
 def soak(export: Export, make_more: Callable[[], int]) -> None:
     """Has handshakes made until the time is over: `make_more` returns how many it has made. Each is counted, none is lost, and
     from a third of the time on neither process grows."""
     began, made = time.monotonic(), 0
     before: tuple[int, int] | None = None
-    while (elapsed := time.monotonic() - began) < SOAK_S:
+    while (elapsed := time.monotonic() - began) < SOAK_S or not before:
         made += make_more()
         time.sleep(1.0)  # a reading is made anew only after a second
         text = export.metrics()
-        assert sum(map(int, _COUNT.findall(text))) == made
+        assert counted(text) == made
         if before is None and elapsed > SOAK_S / 3:
             before = resident(export.tracer), resident(export.speaker)
     assert 'otel_metric_overflow="true"' not in text
     assert {kind: count for kind, count in _LOST.findall(text) if count != "0"}.keys() <= _NOT_LOST
-    assert before
     after = resident(export.tracer), resident(export.speaker)
     assert all(now < then + _GROWTH for now, then in zip(after, before, strict=True))
 
@@ -80,3 +99,87 @@ def test_collections_without_an_end_leave_nothing_behind() -> None:
             return 20
 
         soak(export, connect)
+
+
+class HeldConnections:
+    """Ten thousand connections to a server, most of whose clients say nothing. `shaken`: the handshakes that clients have made;
+    `left`: those that they have left."""
+
+    def __init__(self) -> None:
+        self._silent: list[socket.socket] = []
+        self._reading: list[ssl.SSLSocket] = []
+        self.shaken = self.left = 0
+
+    def open(self, port: int) -> None:
+        """Opens all that are missing."""
+        while len(self._silent) < _SILENT:
+            self._silent.append(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
+        while len(self._reading) < _READING:
+            self._shake_hands(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
+
+    def speak(self) -> None:
+        """Has a few of the silent clients make their handshakes, and as many others of each kind leave."""
+        for _ in range(_FEW):
+            self._shake_hands(self._silent.pop())
+            self._silent.pop().close()
+            self._reading.pop(0).close()
+        self.left += _FEW
+
+    def close(self) -> None:
+        """Closes all."""
+        self.left += len(self._silent)
+        for connection in (*self._silent, *self._reading):
+            connection.close()
+        self._silent, self._reading = [], []
+
+    def _shake_hands(self, connection: socket.socket) -> None:
+        self._reading.append(context().wrap_socket(connection))
+        assert self._reading[-1].recv(1) == b"x"
+        self.shaken += 1
+
+
+@contextmanager
+def many_files(number: int) -> Iterator[None]:
+    """This process may open so many files within the block, and so may those that it starts."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(number, before[0]), max(number, before[1])))
+    except (PermissionError, ValueError):
+        leave_out(f"this machine allows a process {before[1]} open files, and {number} are needed")
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.timeout(SOAK_S + 300)
+def test_ten_thousand_goroutines_and_restarts_leave_nothing_behind() -> None:
+    """Stacks grow in handshakes, most of which wait all the while; a new process takes over, and the old one ends with them."""
+    options, held = (*_OPTIONS, "--exact"), HeldConnections()
+    with (
+        many_files(_SILENT + _READING + 1000),
+        serving(NEEDED[-1]) as server,
+        Export(server.pids[0], options=options) as export,
+        closing(held),
+    ):
+        restarted = 0.0  # at once
+
+        def in_flight() -> int:
+            return int(_IN_FLIGHT.findall(export.metrics())[0])
+
+        def connect() -> int:
+            nonlocal restarted
+            before = held.shaken
+            if time.monotonic() - restarted > _SERVED_S:
+                server.restart("child")
+                held.close()
+                restarted = time.monotonic()
+            held.open(server.port)
+            wait_for(lambda: in_flight() == _SILENT)
+            held.speak()
+            for _ in range(_FEW):
+                felt_ns(server.port)
+            return held.shaken - before + _FEW
+
+        soak(export, connect)
+        wait_for(lambda: counted(export.metrics(), "abandoned") == held.left)

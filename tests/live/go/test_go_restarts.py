@@ -42,8 +42,11 @@ class RestartingServer:
         self._hear()
 
     def end(self) -> None:
-        """Ends all of its processes."""
-        self._process.communicate(timeout=TIMEOUT_S)
+        """Ends all of its processes; the first one is killed where it doesn't end."""
+        try:
+            self._process.communicate(timeout=TIMEOUT_S)
+        finally:
+            self._process.kill()
 
     def _hear(self) -> None:
         assert self._process.stdout
