@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
+_LONGEST_TEXT = 300  # characters of an unforeseen exception
 _LONGEST = 64  # longer words aren't compared with others: that takes its time
 
 
@@ -31,6 +35,30 @@ class TooManyOpenFiles(SsllatencyError):
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"{subject} can't be opened, as too many files are open: raise the limit (ulimit -n).")
+
+
+class Unforeseen(SsllatencyError):
+    """An exception that nobody has foreseen, a defect, about one of many processes or files: what it says ends nothing but what
+    is done for that one."""
+
+    def __init__(self, error: Exception) -> None:
+        text = " ".join(str(error).split())[:_LONGEST_TEXT]
+        words = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        super().__init__(f"{words}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened).")
+
+
+@contextmanager
+def about_one_of_many() -> Iterator[None]:
+    """Has an exception that nobody has foreseen be one that is told and counted as those that were: no process, however odd,
+    keeps all others from being traced. Developers, who set TRACEBACK, and a machine without memory get it as it is."""
+    try:
+        yield
+    except (SsllatencyError, MemoryError):
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        raise Unforeseen(error) from error
 
 
 def are_too_many_open(error: BaseException) -> bool:

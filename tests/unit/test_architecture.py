@@ -94,7 +94,7 @@ OF_OTHERS = {
 SET_OTHERWISE = {
     ("errors.py", "rstrip"),  # without its full stop
     ("tracing/file_facts.py", "replace"),  # what it is about, without the path
-    ("cli/command_line.py", "split"),  # on one line
+    ("errors.py", "split"),  # on one line
     ("export/serve/web_config.py", "split"),
     ("elf/headers.py", "in"),  # pyelftools' own
     ("cli/command_line.py", "in"),  # Python's own

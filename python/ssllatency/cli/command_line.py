@@ -18,7 +18,7 @@ from typing import Any
 
 from ssllatency import __version__
 from ssllatency.cli.subcommands import ROOMS
-from ssllatency.errors import SsllatencyError, did_you_mean
+from ssllatency.errors import TRACEBACK, SsllatencyError, Unforeseen, did_you_mean
 from ssllatency.output.printing import tell, tell_line, writing_output
 
 SUBCOMMANDS = tuple(ROOMS)
@@ -33,9 +33,7 @@ STATUSES = "exit status: 0 success, 1 failure, 2 usage error, 130 interrupted be
 OUTPUTS = "Results go to standard output, everything else to standard error."
 
 ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where programs are looked for under sudo
-TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
 _STANDARD_OUTPUT, _DEFAULT_COLUMNS = 1, 80
-_LONGEST = 300  # characters of an exception's text
 _PIDS = re.compile(r"[\d\s,]+", re.ASCII)
 
 
@@ -244,6 +242,4 @@ def _unforeseen(error: Exception) -> str:
             f"ssllatency: the system refused what it needs ({lack}): check its limits (`ulimit -a`, the service's), and try"
             f" again; {TRACEBACK}=1 shows where."
         )
-    text = " ".join(str(error).split())[:_LONGEST]
-    description = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"ssllatency failed: {description}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened)."
+    return f"ssllatency failed: {Unforeseen(error)}"

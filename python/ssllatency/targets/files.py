@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
-from ssllatency.errors import SsllatencyError, raise_if_too_many
+from ssllatency.errors import SsllatencyError, Unforeseen, about_one_of_many, raise_if_too_many
 from ssllatency.stacks.by_name import ByName
 from ssllatency.stacks.file_names import has_library_name, is_usual, untraced_in
 from ssllatency.stacks.registry import LIBRARIES, is_called
@@ -105,13 +105,19 @@ def read_processes(
     read = []
     for process in processes:
         try:
-            mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
+            with about_one_of_many():
+                read.append(_maps_of(process, proc, named))
+        except Unforeseen as error:
+            refused(process, SsllatencyError(f"{process.comm} ({process.pid}) can't be inspected: {error}"))
         except SsllatencyError as error:
             refused(process, error)
-            continue
-        untraced = untraced_in(file.path for file in mapped)
-        read.append(ProcessMaps(process, executable, len(mapped), tuple(few_of(mapped, executable, named)), untraced))
     return read
+
+
+def _maps_of(process: Process, proc: Path, named: Collection[Identity]) -> ProcessMaps:
+    mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
+    untraced = untraced_in(file.path for file in mapped)
+    return ProcessMaps(process, executable, len(mapped), tuple(few_of(mapped, executable, named)), untraced)
 
 
 def tls_files(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ssllatency.data_class import dataclass
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, Unforeseen, about_one_of_many, phrase
 from ssllatency.facts import FileFacts
 from ssllatency.host.kernel_text import kernel_fields, number_in
 from ssllatency.stacks.registry import INSTEAD, called, has_lower
@@ -162,7 +162,11 @@ def _untraced(name: str, version: str, linked: str, *files: HeldTls) -> ProcessS
 
 def _left_alone(pid: int, stacks: tuple[ProcessStack, ...], proc: Path) -> tuple[ProcessStack, ...]:
     """The stacks, none of them traced where the process has opted out."""
-    reason = opt_out_reason(pid, proc) if stacks else ""
+    try:
+        with about_one_of_many():
+            reason = opt_out_reason(pid, proc) if stacks else ""
+    except Unforeseen as error:
+        reason = f"can't be asked whether it has opted out: {phrase(error)}"
     if not reason:
         return stacks
     return tuple(replace(stack, why_not=f"it {reason}", traceable=True) if not stack.why_not else stack for stack in stacks)

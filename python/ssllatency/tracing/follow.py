@@ -18,7 +18,7 @@ from ssllatency.engines.follow.following import Arrival, Following
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.engines.rules import Rules
 from ssllatency.engines.source import FollowingSource
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, Unforeseen, about_one_of_many
 from ssllatency.model.cost import MOST_OTHERS, PayingProcess
 from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
@@ -235,14 +235,23 @@ class Follower:
         why_off: dict[int, str] = {}
         for (pid, number), path in latest.items():
             try:
-                if pid not in why_off:
-                    why_off[pid] = opt_out_reason(pid)
-                if why_off[pid]:
-                    self._leave_alone(pid, why_off[pid], number, path)
+                with about_one_of_many():
+                    if pid not in why_off:
+                        why_off[pid] = opt_out_reason(pid)
+                    if why_off[pid]:
+                        self._leave_alone(pid, why_off[pid], number, path)
+            except Unforeseen as error:
+                self._leave_unasked(pid, number, error)
             except TooManyOpenFiles:
                 if exists(pid):
                     self._waiting.unasked[pid, number] = path
                 self._notes.say_too_many()
+
+    def _leave_unasked(self, pid: int, number: int, error: SsllatencyError) -> None:
+        """Leaves a process alone of which nobody can tell whether it has opted out, where that can be."""
+        self._notes.refuse(f"{name_of(pid)} can't be asked whether it has opted out: {error}")
+        if self._links.has(pid, number) and self._attachment.method is not Method.PERF:
+            self._links.withdraw(pid, number)
 
     def _leave_alone(self, pid: int, why: str, number: int, path: str) -> None:
         who = f"{name_of(pid)} {why}"
@@ -267,7 +276,8 @@ class Follower:
     def _link_child(self, pid: int, arrival: Arrival) -> None:
         """A child that has a traced file mapped from its parent may have made calls before: it counts as late however soon."""
         try:
-            linked = self._links.include_child(pid, arrival.parent)
+            with about_one_of_many():
+                linked = self._links.include_child(pid, arrival.parent)
         except TooManyOpenFiles:  # it is looked at again
             linked = False
             self._notes.say_too_many()
@@ -297,7 +307,8 @@ class Follower:
     def _has_begun(self, pid: int) -> bool:
         """Whether the process maps a traced file already, or is gone and may have: who is just starting has made no call."""
         try:
-            maps = any(file.identity in self._seen.traced for file in tls_candidates(pid))
+            with about_one_of_many():
+                maps = any(file.identity in self._seen.traced for file in tls_candidates(pid))
         except SsllatencyError:
             maps = False
         return maps or not exists(pid)
@@ -362,17 +373,18 @@ class Follower:
             self._attachment.admit(pid)
         candidates: list[MappedFile] = []
         try:
-            candidates = tls_candidates(pid)
-            if not candidates and mapped and not self._resolved.selection.libraries:
-                self._look_back(pid, mapped)
-            candidates, is_more = self._new_files.look_into(pid, candidates, mapped, self._heard_of)
-            if is_more:
-                self._put_off(pid, mapped)
-            elif pid in self._waiting:
-                self._waiting.add_again(pid, mapped)
-            else:
-                self._settle(pid, candidates, mapped)
-            self._targets.enlist(pid, candidates)
+            with about_one_of_many():
+                candidates = tls_candidates(pid)
+                if not candidates and mapped and not self._resolved.selection.libraries:
+                    self._look_back(pid, mapped)
+                candidates, is_more = self._new_files.look_into(pid, candidates, mapped, self._heard_of)
+                if is_more:
+                    self._put_off(pid, mapped)
+                elif pid in self._waiting:
+                    self._waiting.add_again(pid, mapped)
+                else:
+                    self._settle(pid, candidates, mapped)
+                self._targets.enlist(pid, candidates)
         except TooManyOpenFiles:
             self._waiting.add_again(pid, mapped)
             self._notes.say_too_many()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,7 +15,17 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
 from ssllatency.stacks.by_name import BY_NAME
 from ssllatency.stacks.registry import INSTEAD
-from ssllatency.targets import Process, Survey, all_processes, listing, read_processes, survey, tls_stacks
+from ssllatency.targets import (
+    Process,
+    Survey,
+    all_processes,
+    files,
+    listing,
+    opt_out_reason,
+    read_processes,
+    survey,
+    tls_stacks,
+)
 from ssllatency.targets.survey import ProcessStack
 
 AddProcess = Callable[..., Path]
@@ -244,6 +255,33 @@ def test_no_name_poses_as_a_number_in_a_namespace(host: Path, describe: Describe
     (host / "11" / "status").write_bytes(b"Name:\t\rNSpid: a b\nNSpid:\t11\t7\n")
     row = next(row for row in listing.to_document(look(host, describe), "")["processes"] if row["pid"] == 11)
     assert row["pid_in_namespace"] == 7
+
+
+def test_a_defect_at_one_process_is_told_and_ends_nothing(
+    host: Path, describe: Describer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    surveying = sys.modules["ssllatency.targets.survey"]  # the package has a function of that name
+    reason, read, refused = opt_out_reason, files.mapped_files, dict[int, str]()
+
+    def odd_reason(pid: int, proc: Path) -> str:
+        return str([][0]) if pid == 11 else reason(pid, proc)
+
+    def odd_maps(pid: int, proc: Path) -> object:
+        return int("odd") if pid == 20 else read(pid, proc)
+
+    monkeypatch.delenv("SSLLATENCY_TRACEBACK", raising=False)
+    monkeypatch.setattr(surveying, "opt_out_reason", odd_reason)
+    rows = listing.to_document(look(host, describe), "")["processes"]
+    (odd,) = [row for row in rows if row["pid"] == 11]
+    assert "can't be asked whether it has opted out: IndexError: list index out of range" in odd["tls"][0]["reason"]
+    monkeypatch.setattr(files, "mapped_files", odd_maps)
+    maps = read_processes(all_processes(host), lambda process, error: refused.update({process.pid: str(error)}), host)
+    assert 10 in [each.process.pid for each in maps]
+    assert list(refused) == [20]
+    assert "can't be inspected: ValueError" in refused[20]
+    monkeypatch.setenv("SSLLATENCY_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="odd"):
+        read_processes(all_processes(host), lambda *_: None, host)
 
 
 def test_files_that_are_gone_or_damaged(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 from ssllatency.bounded_json import parsed
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, about_one_of_many
 from ssllatency.fields import Field
 from ssllatency.model.flight_recorder import FlightRecording, read_recording
 from ssllatency.model.snapshot import Snapshot, Target
@@ -137,7 +137,8 @@ def record(selection: Selection, duration_s: float) -> Snapshot:
             recording = JvmRecording(process)
             recordings.append(recording)
             try:
-                recording.start(duration_s)
+                with about_one_of_many():
+                    recording.start(duration_s)
             except SsllatencyError as error:
                 recording.error = str(error)
         begun = [recording for recording in recordings if not recording.error and recording.has_begun()]

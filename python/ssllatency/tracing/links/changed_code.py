@@ -13,14 +13,14 @@ import argparse
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS, decide
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, raise_if_too_many
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles, Unforeseen, about_one_of_many, raise_if_too_many
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
 from ssllatency.targets import (
@@ -45,8 +45,10 @@ _WHY = {
     CodeState.CHANGED: "has changed the code of {path} in its own memory, where a probe could crash it",
     CodeState.UNPROBED: "maps the code of {path} writable or shared, where the kernel sets no probe",
     CodeState.OFF: "{reason}",
+    CodeState.UNKNOWN: "can't be looked at, which is a defect: please report it",
 }
-_NEVER = (CodeState.CHANGED, CodeState.OFF)  # states in which no link may set a probe, not even for somebody else
+# States in which no link may set a probe, not even for somebody else.
+_NEVER = (CodeState.CHANGED, CodeState.OFF, CodeState.UNKNOWN)
 OWN_LINKS = (
     "Probes are set in each traced process by itself, so that it gets none; calls that a new child makes before it has its own"
     " may be missed (such children count as traced late)."
@@ -151,12 +153,25 @@ def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, CodeState]]:
         for pid in sorted({pid for those in whom.values() for pid in those.pids} if opened else ()):
             maps = read_maps(pid)
             for number, code in opened.items():
-                state = code.state(pid, maps) if pid in whom[number].pids else None
-                if state and has_opted_out(pid):
-                    state = CodeState.OFF
+                state = _state(code, pid, maps) if pid in whom[number].pids else None
                 if state in _NEVER or (state is CodeState.UNPROBED and pid in whom[number].traced):
                     states[number][pid] = state
     return states
+
+
+def _state(code: _Code, pid: int, maps: bytes) -> CodeState | None:
+    """The state of the code in a process, OFF where it has opted out."""
+    with suppress(Unforeseen), about_one_of_many():
+        state = code.state(pid, maps)
+        return CodeState.OFF if state and has_opted_out(pid) else state
+    return CodeState.UNKNOWN
+
+
+def _why_off(pid: int) -> str:
+    """Return why a process gets no probe that has opted out; it may be gone since."""
+    with suppress(Unforeseen), about_one_of_many():
+        return opt_out_reason(pid) or "has opted out"
+    return "has opted out"
 
 
 def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
@@ -179,7 +194,7 @@ def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[Trace
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():
-            off = (opt_out_reason(pid) or "has opted out") if state is CodeState.OFF else ""  # it may be gone since
+            off = _why_off(pid) if state is CodeState.OFF else ""
             reason = _WHY[state].format(path=images[number].plan.path, reason=off)
             whose[pid] += [reason] if reason not in whose[pid] else []
     said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]

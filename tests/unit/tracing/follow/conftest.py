@@ -6,9 +6,16 @@ from __future__ import annotations
 import pytest
 from tests.unit.tracing.follow.following import Kernel, image_of, play
 
+from ssllatency.errors import TRACEBACK
 from ssllatency.targets import Process, TracedFile
 from ssllatency.tracing.late import new_files
 from ssllatency.tracing.links import others, own_links
+
+
+@pytest.fixture(autouse=True)
+def _shows_defects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are, where a run would tell of them and go on."""
+    monkeypatch.setenv(TRACEBACK, "1")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.follow.following import Arrival
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.errors import TooManyOpenFiles
-from ssllatency.targets import Selection
+from ssllatency.targets import MappedFile, Selection
 from ssllatency.tracing import follow
 from ssllatency.tracing.late import files
 from ssllatency.tracing.links import own_links
@@ -154,3 +154,47 @@ def test_what_becomes_of_the_hosts_file_is_a_note(kernel: Kernel, monkeypatch: p
     session = Session(kernel, [file], Selection(pids=(OLD,)))
     session.look()
     assert session.attachment.notes == ["Lines have gone."]
+
+
+@pytest.mark.parametrize("method", [Method.MULTI, Method.PERF])
+def test_a_defect_in_asking_one_is_told_and_ends_nothing(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, method: Method
+) -> None:
+    """Links of its own are withdrawn, as it may have opted out; the others go on."""
+
+    def reason(pid: int) -> str:
+        return str([][0]) if pid == NEW else ""
+
+    monkeypatch.delenv("SSLLATENCY_TRACEBACK", raising=False)
+    monkeypatch.setattr(follow, "opt_out_reason", reason)
+    monkeypatch.setattr(own_links, "unprobed", lambda _, pids: {pid: "No probe is set there." for pid in pids if pid == NEW})
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True, method=method)
+    kernel.map(NEW, file)
+    kernel.told.append(MappingNotice(NEW, 1, file.path, file.identity))
+    session.look()
+    assert session.refused == 1
+    (said,) = [note for note in session.attachment.notes if "IndexError" in note]
+    assert "can't be asked whether it has opted out: IndexError: list index out of range; this is a defect" in said
+
+
+def test_a_defect_in_looking_at_one_is_told_and_the_others_are_traced(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_at = follow.tls_candidates
+
+    def candidates(pid: int) -> list[MappedFile]:
+        if pid == NEW:
+            raise ValueError("odd")
+        return look_at(pid)
+
+    monkeypatch.delenv("SSLLATENCY_TRACEBACK", raising=False)
+    monkeypatch.setattr(follow, "tls_candidates", candidates)
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: [], NEW + 1: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+    for pid in (NEW, NEW + 1):
+        kernel.map(pid, file)
+    session.look()
+    assert session.refused == 1
+    assert any("can't be inspected: ValueError: odd; this is a defect" in note for note in session.attachment.notes)
+    assert session.included == [(0, [NEW + 1])]

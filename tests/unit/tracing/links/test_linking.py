@@ -107,3 +107,18 @@ def test_who_is_named_in_the_hosts_file_is_told_how_to_be_traced(monkeypatch: py
     monkeypatch.setattr(changed_code, "has_variable", lambda _: False)
     remedy = changed_code._remedy({0: {PIDS[0]: CodeState.OFF}})
     assert remedy == "remove its line from /etc/ssllatency/never to trace it"
+
+
+def test_where_nobody_can_tell_whether_a_process_has_opted_out_it_gets_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def odd(*_: object) -> None:
+        raise IndexError
+
+    monkeypatch.delenv("SSLLATENCY_TRACEBACK", raising=False)
+    code = Mock(state=lambda *_: CodeState.SAME)
+    monkeypatch.setattr(changed_code, "has_opted_out", lambda _: False)
+    assert changed_code._state(code, PIDS[0], b"") is CodeState.SAME
+    monkeypatch.setattr(changed_code, "has_opted_out", odd)
+    assert changed_code._state(code, PIDS[0], b"") is CodeState.UNKNOWN
+    assert CodeState.UNKNOWN in changed_code._NEVER
+    monkeypatch.setattr(changed_code, "opt_out_reason", odd)
+    assert changed_code._why_off(PIDS[0]) == "has opted out"
