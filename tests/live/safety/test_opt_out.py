@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +31,8 @@ def libssl(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def served_by(libssl: Path, certificates: Path, *environment: str) -> Iterator[Late]:
-    with late(certificates, "env", f"LD_LIBRARY_PATH={libssl.parent}", *environment) as server:
+def served_by(libssl: Path, certificates: Path, *environment: str, program: str = sys.executable) -> Iterator[Late]:
+    with late(certificates, "env", f"LD_LIBRARY_PATH={libssl.parent}", *environment, program=program) as server:
         server.do("load")
         yield server
 
@@ -67,6 +68,28 @@ def test_a_process_that_has_opted_out_is_not_touched(certificates: Path, libssl:
     assert (counted(trace.document, plain), counted(trace.document, off)) == (TIMES, 0)
     (note,) = [note for note in trace.document["notes"] if f"(PID {off.process.pid})" in note]
     assert f"has SSLLATENCY_OFF in its environment (user {os.getuid()}): no probe is set there." in note
+
+
+@pytest.mark.parametrize("name", ["\rUid:", "\x0bUid: a"])
+def test_no_name_that_it_has_ends_a_trace_of_all(certificates: Path, libssl: Path, tmp_path: Path, name: str) -> None:
+    """Neither of one that is there, nor of one that comes later."""
+    program = tmp_path / name
+    program.symlink_to(sys.executable)
+    with (
+        served_by(libssl, certificates, OFF, program=str(program)) as off,
+        served_by(libssl, certificates) as plain,
+        Trace(options=("--all", "--by-process", "--links", "process")) as trace,
+    ):
+        untouched = code_of(off.process.pid, libssl)
+        assert Path(f"/proc/{off.process.pid}/comm").read_bytes() == name.encode() + b"\n"
+        with served_by(libssl, certificates, OFF, program=str(program)) as later:
+            for server in (off, plain, later):
+                server.do(f"serve {TIMES}", TIMES)
+            assert code_of(later.process.pid, libssl) == untouched
+        plain.do(f"serve {TIMES}", TIMES)
+    assert [counted(trace.document, server) for server in (plain, off, later)] == [2 * TIMES, 0, 0]
+    (note,) = [note for note in trace.document["notes"] if f"(PID {off.process.pid})" in note]
+    assert f"has SSLLATENCY_OFF in its environment (user {os.getuid()})" in note
 
 
 def test_alone_it_is_refused(certificates: Path, libssl: Path) -> None:
