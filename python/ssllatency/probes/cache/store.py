@@ -27,7 +27,7 @@ from ssllatency.safe_open import open_regular, stat_regular_below
 
 # These rooms, and the modules below them, make what is cached about a file.
 PLANNING_ROOMS = ("code", "elf", "stacks", "probes")
-_BELOW = ("abi", "data_class", "errors", "facts", "fields", "safe_open")
+_BELOW = ("abi", "data_class", "errors", "facts", "fields", "host/kernel_text", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _DRAFT, _DRAFT_LASTS_S = re.compile(r"\.[0-9a-f]{16}"), 60
@@ -82,7 +82,7 @@ def planning_modules() -> dict[str, str]:
     """The modules that what is kept about a file depends on, each with its source's path: those of PLANNING_ROOMS, and what
     these import. Without pathlib, as it takes part in every start."""
     package = os.path.dirname(ssllatency.__file__)  # noqa: PTH120
-    sources = {f"ssllatency.{name}": f"{package}/{name}.py" for name in _BELOW}
+    sources = {f"ssllatency.{name.replace('/', '.')}": f"{package}/{name}.py" for name in _BELOW}
     for room in PLANNING_ROOMS:
         for folder, _, files in os.walk(f"{package}/{room}"):
             inside = folder.removeprefix(package).replace("/", ".")
