@@ -6,6 +6,10 @@ root as its /, so that no link leads out, not even one of /proc (openat2, since 
 folder, and no link is followed). The path is first opened with O_PATH only, which touches no device and waits for no pipe. It
 is opened for reading once it proves to be a regular file, of a real file system (to open or read a file of /proc, /sys or
 debugfs may have effects), and no larger than the caller can use.
+
+Whoever looks a name up in a file system that a program serves (FUSE), or asks which one that is, waits for that program. So
+files of such trees are looked up without leaving the mount of the root; where that doesn't do, folder by folder, and of each
+mount on the way the kernel's own list says what it is, before anything is looked up in it.
 """
 
 from __future__ import annotations
@@ -13,8 +17,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import stat
 import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +31,7 @@ LARGEST = 4 << 30
 LARGEST_DEBUG_FILE = 2 << 30
 
 _SYS_OPENAT2 = 437  # on every architecture
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x02, 0x04, 0x10  # linux/openat2.h
+_RESOLVE_NO_XDEV, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x01, 0x02, 0x04, 0x10  # linux/openat2.h
 _MOST_TRIES = 8  # a renamed folder makes the kernel give up on a path with EAGAIN
 # linux/magic.h: what the kernel makes up as it is read; and FUSE, whose files take as long to read as their owner likes.
 _MADE_UP = {
@@ -44,6 +53,8 @@ _MADE_UP = {
     0x42494E4D: "binfmt_misc",
 }
 _FUSE = 0x65735546
+_MOUNT = re.compile(rb"^(\d+) \d+ (\d+):(\d+) [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) ", re.MULTILINE)
+_MOST_LINKS = 40  # as the kernel has it
 
 
 # struct statx: inode, size; changed and modified, each in seconds and ns; device.
@@ -61,6 +72,10 @@ _LIBC.syscall.restype = ctypes.c_long
 
 class NotRegular(OSError):
     """The file is no regular one of a real file system, or is too large."""
+
+
+class _CrossesMount(OSError):
+    """The path leads into another mount, or out of the root by it."""
 
 
 class Status(NamedTuple):
@@ -91,28 +106,122 @@ def open_regular(path: str | Path, largest: int = LARGEST) -> int:
     return open_handle(os.open(path, os.O_PATH | os.O_CLOEXEC), largest)
 
 
-def open_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE) -> int:
+def open_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE, *, by_owner: bool = False) -> int:
     """A descriptor of the file at a path of somebody else's tree: `root` stands for /, and links lead nowhere else. Never a
-    file of FUSE."""
-    return open_handle(_handle_of_disk(root, path), largest)
+    file of FUSE, nor one below a folder of such: `by_owner` says that the host's owner alone decides what is mounted there."""
+    return open_handle(_handle_of_disk(root, path, by_owner=by_owner), largest)
 
 
-def stat_regular_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE) -> os.stat_result:
+def stat_regular_below(
+    root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE, *, by_owner: bool = False
+) -> os.stat_result:
     """The status of a file that open_below() would open; OSError where it would open none."""
-    handle = _handle_of_disk(root, path)
+    handle = _handle_of_disk(root, path, by_owner=by_owner)
     try:
         return _regular(handle, largest)
     finally:
         os.close(handle)
 
 
-def _handle_of_disk(root: str | Path, path: str) -> int:
-    """A handle on a path of somebody else's tree that no program answers for: NotRegular for one of FUSE."""
-    handle = handle_below(root, path)
+def _handle_of_disk(root: str | Path, path: str, *, by_owner: bool) -> int:
+    """A handle on a path of somebody else's tree that no program answers for, nor for a folder on the way: NotRegular where one
+    does."""
+    if by_owner:
+        return _not_served(handle_below(root, path), path)
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "is not a path as the kernel writes them", path)
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        mounts = Mounts("/proc/self" if str(root) == "/" else Path(root).parent)
+        if str(root) != "/" and mounts.is_served(folder):
+            raise _served(path)
+        with suppress(_CrossesMount):
+            handle = _resolve(folder, path, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_XDEV)
+            if handle is not None:
+                return handle
+        return walk_watching(folder, path, mounts.is_served)
+    finally:
+        os.close(folder)
+
+
+def _not_served(handle: int, path: str) -> int:
+    """The handle, unless a program serves its file: that is asked."""
     if file_system_of(handle) == _FUSE:
         os.close(handle)
-        raise NotRegular(errno.EINVAL, "is of a file system in user space", path)
+        raise _served(path)
     return handle
+
+
+def _served(path: str) -> NotRegular:
+    return NotRegular(errno.EINVAL, "is of a file system in user space", path)
+
+
+class Mounts:
+    """The mounts that a process sees, given as its folder below /proc: read when they are first asked for."""
+
+    def __init__(self, process: str | Path) -> None:
+        self._process = Path(process)
+
+    def is_served(self, handle: int) -> bool:
+        """Whether a program serves the file system that a handle is in, or nobody can tell, as of a mount that has come
+        meanwhile. The file system isn't asked."""
+        major, minor, _ = status_now(f"/proc/self/fd/{handle}").identity
+        if major:  # a disk's
+            return False
+        # The mount of a root that chroot made isn't listed for its process: another one of that device may be.
+        kind = self._kinds.get((_mount_of(handle),)) or self._kinds.get((major, minor))
+        if kind is None:
+            return bool(self._kinds)
+        return kind in (b"fuse", b"fuseblk") or kind.startswith(b"fuse.")
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[int, ...], bytes]:
+        """The kinds of file systems by the number of the mount, and by the device."""
+        kinds: dict[tuple[int, ...], bytes] = {}
+        for process in {self._process, Path("/proc/self")}:
+            with suppress(OSError):
+                for number, major, minor, kind in _MOUNT.findall((process / "mountinfo").read_bytes()):
+                    kinds |= {(int(number),): kind, (int(major), int(minor)): kind}
+        return kinds
+
+
+def _mount_of(handle: int) -> int:
+    """The number of the mount that a handle is in; -1 where the kernel doesn't tell."""
+    with open(f"/proc/self/fdinfo/{handle}", "rb", buffering=0) as file:  # noqa: PTH123
+        number = re.search(rb"^mnt_id:\s*(\d+)$", file.read(1 << 12), re.MULTILINE)
+    return int(number[1]) if number else -1
+
+
+def _close_all(handles: Iterable[int]) -> None:
+    for handle in handles:
+        os.close(handle)
+
+
+def walk_watching(folder: int, path: str, is_served: Callable[[int], bool]) -> int:
+    """A handle on a path below the folder, which is / for its links: found folder by folder, of which none may be served by a
+    program. NotRegular where one is."""
+    with ExitStack() as opened:
+        above = [os.dup(folder)]
+        opened.callback(_close_all, above)
+        names, links = deque(path.split("/")), 0
+        while names:
+            name = names.popleft()
+            if name == "..":
+                for _ in above[1:][-1:]:
+                    os.close(above.pop())
+            if name in ("", ".", ".."):
+                continue
+            above.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above[-1]))
+            if is_served(above[-1]):
+                raise _served(path)
+            if stat.S_ISLNK(os.fstat(above[-1]).st_mode):
+                leads_to, links = os.readlink("", dir_fd=above[-1]), links + 1
+                if links > _MOST_LINKS or file_system_of(above[-1]) in _MADE_UP:  # those of /proc lead anywhere
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                for _ in range(len(above) - 1 if leads_to.startswith("/") else 1):
+                    os.close(above.pop())
+                names.extendleft(reversed(leads_to.split("/")))
+        return above.pop() if len(above) > 1 else os.dup(folder)
 
 
 def stat_below(root: str | Path, path: str, *, links: bool = True) -> os.stat_result:
@@ -172,6 +281,8 @@ def _resolve(folder: int, path: str, resolve: int) -> int | None:
         number = ctypes.get_errno()
         if number in (errno.ENOSYS, errno.EPERM):
             return None
+        if number == errno.EXDEV and resolve & _RESOLVE_NO_XDEV:
+            raise _CrossesMount(number, os.strerror(number), path)
         if number != errno.EAGAIN:
             break
     raise OSError(number, os.strerror(number), path)

@@ -15,7 +15,15 @@ from tests.waiting import wait_for
 from ssllatency import safe_open
 from ssllatency.elf.source import ElfError, ElfSource
 from ssllatency.probes.cache import store
-from ssllatency.safe_open import NotRegular, handle_below, open_below, open_regular, stat_below, stat_regular_below
+from ssllatency.safe_open import (
+    NotRegular,
+    handle_below,
+    open_below,
+    open_regular,
+    stat_below,
+    stat_regular_below,
+    walk_watching,
+)
 
 SPARSE = 5 << 30
 REFUSED = OSError  # of any kind: what matters is that nothing is opened
@@ -179,3 +187,90 @@ def test_a_debug_file_that_would_be_opened_has_come(root: Path) -> None:
     place.write_bytes(b"symbols")
     assert store.debug_file_has_come("abcd", [str(root)])
     assert stat_regular_below(root, str(place.relative_to(root))).st_size == 7
+
+
+def proc_is_served(handle: int) -> bool:
+    return safe_open.file_system_of(handle) == 0x9FA0
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("lib/libssl.so", b"theirs"),
+        ("/lib/../lib/./libssl.so", b"theirs"),
+        ("../../lib/libssl.so", b"theirs"),  # the root stands for what is above it
+        ("usr/libssl.so", b"theirs"),
+        ("absolute/libssl.so", b"theirs"),
+        ("upwards", None),
+        ("round", None),
+        ("lib/libssl.so/x", None),
+        ("gone", None),
+    ],
+)
+def test_a_path_is_walked_within_the_root(tmp_path: Path, path: str, found: bytes | None) -> None:
+    root, before = tmp_path / "root", len(list(Path("/proc/self/fd").iterdir()))
+    (root / "lib").mkdir(parents=True)
+    (root / "lib/libssl.so").write_bytes(b"theirs")
+    (tmp_path / "secret").write_bytes(b"the host's")
+    for name, leads_to in (("usr", "lib"), ("absolute", "/usr"), ("upwards", "../../secret"), ("round", "round")):
+        (root / name).symlink_to(leads_to)
+    folder = os.open(root, os.O_PATH)
+    try:
+        if found is None:
+            with pytest.raises(OSError, match=r"\[Errno"):
+                walk_watching(folder, path, proc_is_served)
+        else:
+            assert content(safe_open.open_handle(walk_watching(folder, path, proc_is_served))) == found
+    finally:
+        os.close(folder)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("way", ["proc/version", "link/version", "proc"])
+def test_nothing_is_looked_up_below_what_a_program_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """/proc stands for such a file system here: the folder is reached by its name, and no name in it."""
+    opened: list[str] = []
+
+    def opening(path: str, flags: int, **where: int) -> int:
+        opened.append(path)
+        return really(path, flags, **where)
+
+    really = os.open
+    (tmp_path / "link").symlink_to("/proc")
+    folder = os.open("/", os.O_PATH)
+    monkeypatch.setattr(os, "open", opening)
+    try:
+        with pytest.raises(NotRegular, match="file system in user space"):
+            walk_watching(folder, way.replace("link", f"{tmp_path}/link"), proc_is_served)
+    finally:
+        os.close(folder)
+    assert opened[-1] == "proc"
+
+
+def test_mounts_are_told_by_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(text: str) -> safe_open.Mounts:
+        monkeypatch.setattr(Path, "read_bytes", lambda _: text.encode())
+        return safe_open.Mounts(tmp_path)
+
+    with (tmp_path / "file").open("wb") as file, Path("/proc/self/stat").open("rb") as made_up:
+        number, status = safe_open._mount_of(made_up.fileno()), os.fstat(made_up.fileno())
+        device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+        by_number, by_device = f"{number} 1 0:999999", f"999999 1 {device}"
+        for kind, served in (("proc", False), ("fuse", True), ("fuse.sshfs", True), ("fuseblk", True), ("fusectl", False)):
+            for known in (by_number, by_device):
+                line = f"{known} /a\\040b /p\rr rw,nosuid shared:5 master:1 - {kind} x rw\n"
+                assert told(line).is_served(made_up.fileno()) == served
+        assert told("999999 1 0:999999 / / rw - proc x rw\n").is_served(made_up.fileno())  # one that has come meanwhile
+        assert not told("").is_served(made_up.fileno())
+        monkeypatch.undo()
+        assert not safe_open.Mounts("/proc/self").is_served(made_up.fileno())
+        assert not safe_open.Mounts("/proc/self").is_served(file.fileno())
+
+
+def test_another_mount_of_a_process_is_entered_if_no_program_serves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stat_below("/proc/self/root", "/proc/version").st_mode
+    with pytest.raises(NotRegular, match="is not a regular file of a disk"):
+        stat_regular_below("/proc/self/root", "/proc/version")
+    monkeypatch.setattr(safe_open.Mounts, "is_served", lambda _, handle: proc_is_served(handle))
+    with pytest.raises(NotRegular, match="file system in user space"):
+        stat_regular_below("/proc/self/root", "/proc/version")

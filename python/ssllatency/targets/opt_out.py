@@ -183,7 +183,7 @@ def _users_below(root: Path) -> dict[str, int]:
 def _version_below(root: Path) -> _Version | None:
     """Return the marks of this version of the file below the root; None where it isn't there."""
     try:
-        status = stat_regular_below(root, str(NEVER), _LONGEST_LIST)
+        status = stat_regular_below(root, str(NEVER), _LONGEST_LIST, by_owner=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
@@ -195,8 +195,8 @@ def _version_below(root: Path) -> _Version | None:
 
 def _text(root: Path, path: str, largest: int) -> str:
     """The text of a file below the root, so much of it at most."""
-    with os.fdopen(open_below(root, path, largest), encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-        return file.read(largest)
+    with os.fdopen(open_below(root, path, largest, by_owner=True), "rb") as file:
+        return file.read(largest).decode(errors="surrogateescape")
 
 
 def _entry_of(pid: int, proc: Path) -> SparedName | None:
