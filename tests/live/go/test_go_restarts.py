@@ -10,15 +10,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.live.clients.counted import TIMEOUT_S
+from tests.live.commands.export import Export
 from tests.live.commands.handshakes import Shakes, endings
 from tests.live.commands.trace import losses
 from tests.live.go.test_go import NEEDED, built
 from tests.live.servers.queues import felt_ns
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 RESTARTS, CLIENTS, TIMES = 3, 3, 10
@@ -62,6 +64,17 @@ def serving(name: str) -> Iterator[RestartingServer]:
         yield server
     finally:
         server.end()
+
+
+def metric(export: Export, name: str) -> int:
+    """The value of a metric without labels, or with these."""
+    (line,) = [line for line in export.metrics().splitlines() if line.startswith(f"ssllatency_{name} ")]
+    return int(line.split()[-1])
+
+
+def in_flight(export: Export) -> tuple[int, int]:
+    """The handshakes and the calls that run, by the metrics: each handshake is within another call."""
+    return metric(export, "handshake_in_flight"), metric(export, "call_in_flight")
 
 
 def shake_hands(port: int, over: threading.Event) -> int:
@@ -111,3 +124,19 @@ def test_each_handshake_is_counted_where_a_process_executes_itself_anew(name: st
     assert endings(shakes.document) == {"success": (RESTARTS + 1) * TIMES}
     assert losses(shakes.document).get("unmatched_entries", 0) + shakes.document["handshakes"]["in_flight"] <= RESTARTS
     assert losses(shakes.document).keys() <= {"unmatched_entries"}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_nothing_of_the_program_before_is_in_flight(name: str) -> None:
+    """Each time there are calls of silent clients, which end with it."""
+    with serving(name) as server, Export(server.pids[0], options=("--exact",)) as export:
+        for number in range(1, RESTARTS + 1):
+            with ExitStack() as held:
+                for _ in range(TIMES):
+                    held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S))
+                wait_for(lambda: in_flight(export) == (TIMES, 2 * TIMES))
+                server.restart("exec")
+                felt_ns(server.port)
+                wait_for(lambda: in_flight(export) == (0, 0))
+            lost = metric(export, 'losses_total{kind="unmatched_entries"}')
+            assert lost == number * 2 * TIMES

@@ -431,7 +431,7 @@ class Attachment:
         self._measure_late()
         self.processes.measure()
         if self.running:
-            self.running.make_room(self.counters.map_full)
+            self.running.make_room(self.counters.map_full, self.processes.executed, self.targets)
 
     def _measure_late(self) -> None:
         if self.processes.meter:
@@ -439,7 +439,7 @@ class Attachment:
 
     def running_calls(self) -> int:
         """The number of calls that run now, in processes that are still there."""
-        return self.running.count() if self.running else 0
+        return self.running.count(executed=self.processes.executed) if self.running else 0
 
     def losses(self) -> Losses:
         """Everything that was missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""

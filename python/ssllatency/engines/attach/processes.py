@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ssllatency.engines.attach.images import is_go
 from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed
 from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.cost.around import Around
@@ -75,6 +76,11 @@ class Processes:
         if not self.filtered:
             return None
         return self.following.ever() if self.following else self.targets
+
+    @property
+    def executed(self) -> Executed:
+        """The programs that processes have executed, as far as that is known."""
+        return self.following.executed if self.following else NOT_KNOWN
 
     def note_images(self, images: Iterable[TracedImage]) -> None:
         """Takes it that the processes of these images map them."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from ssllatency import abi
 from ssllatency.data_class import dataclass
+from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.process_slots import SlotCounts, slot_of
 
@@ -19,7 +20,7 @@ LEFT_AFTER_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class RunningCount:
-    """`running` calls; `lost`: those that were found to have lost their process."""
+    """`running` calls; `lost`: those that were found to have lost their process, or its program."""
 
     running: int
     lost: int
@@ -41,23 +42,35 @@ class Goroutines:
         """See above."""
         return self.left_for_good + self.left_now
 
-    def count(self, alive: Callable[[int], bool]) -> RunningCount:
-        """Count the calls that run now; the records of processes that aren't alive are taken out."""
+    def count(self, alive: Callable[[int], bool], executed: Executed = NOT_KNOWN) -> RunningCount:
+        """Count the calls that run now; the records of processes that aren't alive, or run another program now, are taken
+        out."""
         running = lost = left_now = 0
         now_ns = time.monotonic_ns()
         lives: dict[int, bool] = {}
         for raw, pid, goroutine in self._records():
             calls = [call for call in _calls(goroutine) if not self._is_dropped(call)]
             lives[pid] = lives[pid] if pid in lives else alive(pid)
-            since_ns = now_ns - LEFT_AFTER_NS if lives[pid] else now_ns
+            program_ns = executed.at_ns(pid)
+            goes_on = lives[pid] and not _is_before(goroutine, program_ns)
+            since_ns = now_ns - LEFT_AFTER_NS if goes_on else now_ns
             left = sum(0 < call.began_ns <= goroutine.left_ns <= since_ns for call in calls)
-            if lives[pid]:
-                left_now, running = left_now + left, running + len(calls) - left
-            elif self._table.delete(raw):
+            if goes_on:
+                now = sum(call.began_ns >= program_ns for call in calls)  # of others the kernel tells when these are over
+                left_now, running = left_now + left, running + now - left
+            elif self._take_out(raw, program_ns, is_alone=not lives[pid]):
                 self._taken.of[slot_of(pid)] += 1
                 self.left_for_good, lost = self.left_for_good + left, lost + len(calls) - left
         self.left_now = left_now
         return RunningCount(running, lost)
+
+    def _take_out(self, key: bytes, program_ns: int, *, is_alone: bool) -> bool:
+        """Whether the record was there. Before a process is gone its new program may have a goroutine at the same address: what
+        that has begun meanwhile stays."""
+        value = None if is_alone else self._table.lookup(key)
+        if value and not _is_before(abi.Goroutine.from_buffer_copy(value), program_ns):
+            return False
+        return self._table.delete(key)
 
     def calls_of(self, operations: Collection[int]) -> int:
         """Return how many calls of these operations run."""
@@ -76,3 +89,9 @@ class Goroutines:
 
 def _calls(goroutine: abi.Goroutine) -> list[abi.Frame]:
     return list(goroutine.frames[: min(goroutine.count, abi.GoroutineTable.FRAMES)])
+
+
+def _is_before(goroutine: abi.Goroutine, program_ns: int) -> bool:
+    """Whether all of its calls are of a program that its process ran before that time."""
+    calls = _calls(goroutine)
+    return bool(calls) and all(call.began_ns < program_ns for call in calls)

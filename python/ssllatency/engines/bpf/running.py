@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running calls and handshakes: reads the kernel side's tables, and removes the entries of processes that have ended."""
+"""Running calls and handshakes: reads the kernel side's tables, and removes the entries of processes that have ended, or that
+run another program now."""
 
 from __future__ import annotations
 
 import ctypes
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from ssllatency import abi
+from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed
 from ssllatency.engines.bpf.goroutines import Goroutines
-from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.process_slots import SLOTS, SlotCounts, slot_of
 from ssllatency.engines.bpf.slots import Slots, operation_of
 from ssllatency.engines.clock import process_clock_ns
 
+_FOREVER_NS = 1 << 64  # of a process that is gone
 _REST = 50  # times as long as it takes to look for calls of processes that have ended, that isn't done again
 
 
@@ -41,42 +45,45 @@ class HoldingTable(ctypes.Structure):
 
 
 class Running:
-    """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone; `left`
-    those that a panic has left."""
+    """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone, or its
+    program; `left` those that a panic has left."""
 
     def __init__(self, loaded: Loadable, counters: ctypes.Structure) -> None:
         self._slots = Slots(loaded.live_section("starts", StartTable))
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self._shares = loaded.live_section("shares", SlotCounts)
         self._goroutines = Goroutines(loaded, counters) if loaded.has_map("goroutines") else None
-        self._refused, self._due_s = 0, 0.0
+        self._refused, self._due_s, self._looked_ns = 0, 0.0, time.monotonic_ns()
         self.lost = 0
 
-    def count(self, alive: Callable[[int], bool] = exists) -> int:
-        """Count the calls that run now; those of processes that aren't alive are taken out and added to `lost`."""
+    def count(self, alive: Callable[[int], bool] = exists, executed: Executed = NOT_KNOWN) -> int:
+        """Count the calls that run now; those of processes that aren't alive are taken out and added to `lost`. So are those of
+        Go programs that their processes don't run any more."""
         running, lost = self._slots.free_ended(alive)
         self.lost += lost
-        return running + self._count_overflow(alive) + self._count_goroutines(alive)
+        return running + self._count_overflow(alive) + self._count_goroutines(alive, executed)
 
     @property
     def left(self) -> int:
         """See above; as far as count() has found them."""
         return self._goroutines.left if self._goroutines else 0
 
-    def _count_goroutines(self, alive: Callable[[int], bool]) -> int:
+    def _count_goroutines(self, alive: Callable[[int], bool], executed: Executed) -> int:
         if not self._goroutines:
             return 0
-        counted = self._goroutines.count(alive)
+        counted = self._goroutines.count(alive, executed)
         self.lost += counted.lost
         return counted.running
 
-    def make_room(self, refused: int) -> None:
+    def make_room(self, refused: int, executed: Executed = NOT_KNOWN, targets: Collection[int] = ()) -> None:
         """To be called several times a second: takes out the calls of processes that have ended where there was no room for
-        more calls since it did so last. `refused` calls found none so far."""
-        began_s = time.monotonic()
-        if refused != self._refused and began_s >= self._due_s:
-            self._refused = refused
-            self.count()
+        more calls since it did so last, and where one of the `targets` runs another program now. `refused` calls found no room
+        so far."""
+        began_s, began_ns = time.monotonic(), time.monotonic_ns()
+        anew = self._goroutines and executed.by_any(targets, self._looked_ns, began_ns)
+        if (refused != self._refused or anew) and began_s >= self._due_s:
+            self._refused, self._looked_ns = refused, began_ns
+            self.count(executed=executed)
             ended_s = time.monotonic()
             self._due_s = ended_s + _REST * (ended_s - began_s)
 
@@ -120,7 +127,7 @@ class Running:
 
 
 class InFlight:
-    """The handshakes that run. `cut_off` counts those that will never end, as their process is gone."""
+    """The handshakes that run. `cut_off` counts those that will never end, as their process is gone, or its program."""
 
     def __init__(self, loaded: Loadable) -> None:
         sizes = ctypes.sizeof(abi.HandshakeKey), ctypes.sizeof(abi.Handshake)
@@ -129,22 +136,37 @@ class InFlight:
         self._calls = Slots(loaded.live_section("call_slots", CallTable))
         self.cut_off = 0
 
-    def give_back(self, pid: int, table: abi.Shared) -> None:
-        """The process has one entry less in a table."""
-        self._holdings.of[slot_of(pid)].entries[table] -= 1
+    def give_back(self, pid: int, table: abi.Shared, entries: int = 1) -> None:
+        """The process has so many entries less in a table."""
+        self._holdings.of[slot_of(pid)].entries[table] -= entries
 
-    def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
-        """The handshakes in flight; those of processes that aren't alive are closed, and the slots of their calls freed."""
+    def running(self, alive: Callable[[int], bool] = exists, executed: Executed = NOT_KNOWN) -> list[abi.Handshake]:
+        """The handshakes in flight; those of processes that aren't alive are closed, and the slots of their calls freed. So are
+        those that began in a program that their process doesn't run any more."""
         self._calls.free_ended(alive)
-        running = []
+        running: list[abi.Handshake] = []
+        over: Counter[int] = Counter()
         for table in (self._handshakes, self._excess):
             for key, raw in list(table.items()):
                 handshake, pid = abi.Handshake.from_buffer_copy(raw), abi.HandshakeKey.from_buffer_copy(key).tgid
                 ended = bool(handshake.flags & abi.Flag.ENDED)
-                if alive(pid):
+                program_ns = executed.at_ns(pid) if alive(pid) else _FOREVER_NS
+                if not _is_before(handshake, program_ns):
                     running += [] if ended else [handshake]
-                elif table.delete(key):
+                elif _take_out(table, key, program_ns):
                     self.cut_off += not ended
-                    if table is self._handshakes:
-                        self.give_back(pid, abi.Shared.HANDSHAKES)
+                    over[pid] += table is self._handshakes
+        for pid, entries in over.items():
+            self.give_back(pid, abi.Shared.HANDSHAKES, entries)
         return running
+
+
+def _is_before(handshake: abi.Handshake, program_ns: int) -> bool:
+    """Whether it is one of a program that its process ran before that time. One that is just being made has no time yet."""
+    return program_ns == _FOREVER_NS or 0 < handshake.began_ns < program_ns
+
+
+def _take_out(table: LoadedMap, key: bytes, program_ns: int) -> bool:
+    """Whether the handshake was there: the new program may have one by now whose connection lies at the same address."""
+    value = table.lookup(key)
+    return value is not None and _is_before(abi.Handshake.from_buffer_copy(value), program_ns) and table.delete(key)

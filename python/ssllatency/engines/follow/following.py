@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ssllatency import abi
 from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.ring import Ring
@@ -144,6 +145,11 @@ class Following:
     def sees_mappings(self) -> bool:
         """Whether `mapped` reports every file that is mapped as code."""
         return self._mappings is not None
+
+    @property
+    def executed(self) -> Executed:
+        """The programs that processes had executed by the last call of `mapped`, as far as that is known."""
+        return self._mappings.executed if self._mappings else NOT_KNOWN
 
     @property
     def lost(self) -> int:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mappings of files as code, as processes make them: perf's records of mappings, in one buffer for each processor.
+"""Mappings of files as code, as processes make them, and programs that they execute: perf's records of mappings and of new
+names, in one buffer for each processor.
 
 Any kernel with perf events has them. The buffers are polled; a record wakes no process. The kernel counts the records for which
 a buffer has no room, and `lost` gives their number.
@@ -15,18 +16,21 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from ssllatency.data_class import dataclass
+from ssllatency.engines.bpf.executed import Executed
 from ssllatency.engines.bpf.ordering import keep_order
 from ssllatency.engines.bpf.perf import open_event
 from ssllatency.host.processors import processors
 
 _SOFTWARE, _DUMMY = 1, 9  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY
 _SAMPLE_TIME = 1 << 2
-_MMAP, _SAMPLE_ID_ALL, _MMAP2, _CLOCK = 1 << 8, 1 << 18, 1 << 23, 1 << 25  # bits of perf_event_attr
+# Bits of perf_event_attr.
+_MMAP, _COMM, _SAMPLE_ID_ALL, _MMAP2, _COMM_EXEC, _CLOCK = 1 << 8, 1 << 9, 1 << 18, 1 << 23, 1 << 24, 1 << 25
 _CLOCK_MONOTONIC = 1
 _ATTRIBUTE_SIZE = 96  # version 3, the first with a clock
 _PAGES = 16  # of records, each some 130 bytes: room for 500 mappings between two looks
 _HEAD, _TAIL = 1024, 1032  # in struct perf_event_mmap_page
-_LOST, _MMAP2_RECORD = 2, 10  # PERF_RECORD_*
+_LOST, _COMM_RECORD, _MMAP2_RECORD = 2, 3, 10  # PERF_RECORD_*
+_BY_EXEC = 1 << 13  # of a record of a name: it is that of the program that was executed
 _HEADER = struct.Struct("<IHH")
 _FIXED = struct.Struct("<II QQQ II QQ II")  # of a PERF_RECORD_MMAP2, behind the header
 
@@ -57,11 +61,20 @@ def parse_record(record: bytes) -> MappingNotice | None:
     return MappingNotice(pid, at_ns, os.fsdecode(path), (major, minor, inode), generation, f"{start:x}-{start + size:x}")
 
 
+def parse_name(record: bytes) -> tuple[int, int]:
+    """The process and the time in a record of type PERF_RECORD_COMM, header included."""
+    (pid,) = struct.unpack_from("<I", record, _HEADER.size)
+    (at_ns,) = struct.unpack_from("<Q", record, len(record) - 8)
+    return pid, at_ns
+
+
 class Mappings:
-    """The records of all processors. OSError where the kernel gives none. A context manager."""
+    """The records of all processors. OSError where the kernel gives none. A context manager. `executed` has the processes
+    that executed another program, by the last call of `read`: the times from which on nothing of the one before ran."""
 
     def __init__(self) -> None:
         self.lost = 0
+        self.executed = Executed()
         self._stack = ExitStack()
         self._buffers: list[mmap.mmap] = []
         try:
@@ -72,7 +85,7 @@ class Mappings:
             raise
 
     def _open(self, cpu: int) -> None:
-        flags = _MMAP | _MMAP2 | _SAMPLE_ID_ALL | _CLOCK
+        flags = _MMAP | _MMAP2 | _COMM | _COMM_EXEC | _SAMPLE_ID_ALL | _CLOCK
         head = struct.pack("<IIQQQQQ", _SOFTWARE, _ATTRIBUTE_SIZE, _DUMMY, 0, _SAMPLE_TIME, 0, flags)
         # … wake-up, breakpoint, configuration, branches, registers, stack; then the clock's number
         attributes = head.ljust(92, b"\0") + struct.pack("<i", _CLOCK_MONOTONIC)
@@ -98,9 +111,11 @@ class Mappings:
         keep_order()
         records = []
         while position < end:
-            kind, _, size = _HEADER.unpack(_piece(buffer, position, _HEADER.size))
+            kind, why, size = _HEADER.unpack(_piece(buffer, position, _HEADER.size))
             if kind == _MMAP2_RECORD:
                 records.append(_piece(buffer, position, size))
+            elif kind == _COMM_RECORD and why & _BY_EXEC:
+                self.executed.note(*parse_name(_piece(buffer, position, size)))
             elif kind == _LOST:
                 self.lost += struct.unpack_from("<Q", _piece(buffer, position, size), 16)[0]
             position += size

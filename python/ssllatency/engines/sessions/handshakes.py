@@ -8,6 +8,7 @@ the rest (docs/measured/memory.md).
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -117,6 +118,7 @@ class HandshakeSession:
         more = (*_MORE, *_more_of_go(request))
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=_tracepoints(request), beside=beside)
         self._opened = ExitStack()
+        self._counted_ns = time.monotonic_ns()
         self._watched = _Watched(transport=request.blocking)
         self._arrivals = arrivals.Arrivals(self.attachment, wants_sockets=asks_for(request, Label.PORT, Label.PEER))
         self._quic = QuicServers(self.attachment, ports=asks_for(request, Label.PORT), wanted=wants_sockets(request))
@@ -281,8 +283,14 @@ class HandshakeSession:
     @property
     def in_flight(self) -> int:
         """The number of handshakes that have begun and not ended."""
-        self._goroutines.count(exists)
-        return len(self._counts.in_flight.running()) - self._goroutines.left_now
+        return len(self._running()) - self._goroutines.left_now
+
+    def _running(self) -> list[abi.Handshake]:
+        """The handshakes in flight, once those are taken out that will never end."""
+        self._counted_ns = time.monotonic_ns()
+        executed = self.attachment.processes.executed
+        self._goroutines.count(exists, executed)
+        return self._counts.in_flight.running(executed=executed)
 
     @property
     def due_s(self) -> float:
@@ -308,6 +316,8 @@ class HandshakeSession:
         self._watch_transport()
         if self._counters.unexplained:
             self._watch_raised()
+        if self.attachment.processes.executed.by_any(self.attachment.targets, self._counted_ns, time.monotonic_ns()):
+            self._running()
         self._arrivals.poll()
         self._quic.poll(lambda: quic_sites(self._images))
         self._counts.certificates.take()
@@ -360,8 +370,7 @@ class HandshakeSession:
         by = self._request.by
         counters = self._counters
         created = counters.created  # before, as handshakes begin and end while those in flight are listed
-        self._goroutines.count(exists)
-        running = self._counts.in_flight.running()
+        running = self._running()
         dropped = self._counts.dropped(created, len(running), counters.ended)
         by_process, tallies = self._counts.tallies()
         accept_queues = self._accept_queues()
@@ -416,7 +425,7 @@ class HandshakeSession:
 
     def _notes(self) -> tuple[str, ...]:
         number = max(0, self._counts.in_flight.cut_off - self._goroutines.left_for_good)
-        cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
+        cut_off = f"Handshakes that were in flight when their process, or its program, ended, and aren't counted: {number}."
         return (
             *self.attachment.notes,
             *([cut_off] if number else []),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from ssllatency import abi
+from ssllatency.engines.bpf.executed import Executed
 from ssllatency.engines.bpf.goroutines import LEFT_AFTER_NS, Goroutines, RunningCount
 from ssllatency.engines.bpf.process_slots import SlotCounts, slot_of
 
@@ -26,6 +27,9 @@ class Table:
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         yield from self.entries.items()
+
+    def lookup(self, key: bytes) -> bytes | None:
+        return self.entries.get(key)
 
     def delete(self, key: bytes) -> bool:
         return self.entries.pop(key, None) is not None
@@ -113,3 +117,37 @@ def test_a_record_that_the_kernel_side_never_writes_is_read_within_its_bounds() 
     value = abi.Goroutine(count=1000)
     loaded.table.entries[bytes(abi.GoroutineKey(1, 7))] = bytes(value)
     assert goroutines.count(lambda _: True).running == abi.GoroutineTable.FRAMES
+
+
+def executed(pid: int, at_ns: int) -> Executed:
+    known = Executed()
+    known.note(pid, at_ns)
+    return known
+
+
+def test_the_program_before_leaves_nothing_behind() -> None:
+    """Of a goroutine at the address of one that is gone the kernel tells itself which of its calls are."""
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, LONG_AGO + 1), left_ns=LONG_AGO)
+    loaded.add(7, 0xC100, (READ, LONG_AGO), (HANDSHAKE, NOW))
+    loaded.add(7, 0xC200, (READ, NOW))
+    loaded.add(7, 0xC300)
+    loaded.add(8, 0xC000, (READ, LONG_AGO))
+    assert goroutines.count(lambda _: True, executed(7, NOW)) == RunningCount(3, 1)
+    assert goroutines.left == 1
+    keys = [abi.GoroutineKey.from_buffer_copy(key) for key in loaded.table.entries]
+    assert [(key.tgid, key.goroutine) for key in keys] == [(7, 0xC100), (7, 0xC200), (7, 0xC300), (8, 0xC000)]
+    assert loaded.taken.of[slot_of(7)] == 1
+    assert goroutines.count(lambda _: True, executed(7, NOW)) == RunningCount(3, 0)
+
+
+def test_what_the_new_program_has_begun_meanwhile_stays() -> None:
+    """Between the reading of the table and the removal of a record."""
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (READ, LONG_AGO))
+    before = list(loaded.table.items())
+    loaded.add(7, 0xC000, (READ, NOW))
+    loaded.table.items = lambda: iter(before)  # type: ignore[method-assign]
+    assert goroutines.count(lambda _: True, executed(7, NOW)) == RunningCount(0, 0)
+    assert len(loaded.table.entries) == 1
+    assert loaded.taken.of[slot_of(7)] == 0

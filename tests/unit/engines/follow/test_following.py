@@ -14,7 +14,7 @@ from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.follow.following import TargetBits, pids_of
-from ssllatency.engines.follow.mappings import MappingNotice, parse_record
+from ssllatency.engines.follow.mappings import MappingNotice, parse_name, parse_record
 from ssllatency.engines.rules import Rules
 from ssllatency.probes.plan import FilePlan, OperationPlan
 
@@ -45,6 +45,13 @@ def test_a_record_tells_who_mapped_what_when(path: bytes) -> None:
 @pytest.mark.parametrize("path", [b"//anon", b"[vdso]", b""])
 def test_what_is_no_file_is_no_mapping(path: bytes) -> None:
     assert parse_record(record(path, inode=0)) is None
+
+
+@pytest.mark.parametrize("name", [b"a", b"1234567", b"12345678", b"123456789012345"])
+def test_a_record_tells_who_executed_a_program_when(name: bytes) -> None:
+    text = name + b"\0" * (8 - len(name) % 8)
+    body = struct.pack("<II", 77, 78) + text + struct.pack("<Q", 123_456_789)
+    assert parse_name(struct.pack("<IHH", 3, 1 << 13, 8 + len(body)) + body) == (77, 123_456_789)
 
 
 def image(build_id: str, *pids: int, operations: tuple[str, ...] = ()) -> TracedImage:
