@@ -45,9 +45,10 @@ def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
 @dataclass
 class _Process:
     """The times of one process, in nanoseconds: what it had run, and what its children had that it has waited for, when it
-    was first seen and when it was last seen."""
+    was first seen and when it was last seen. `started`: in ticks."""
 
     parent: int
+    started: int
     first: tuple[int, int]
     last: tuple[int, int]
 
@@ -90,9 +91,11 @@ class ProcessTimes:
                 self._end(pid)
                 continue
             parent, started, now = seen
+            if process and process.started != started:  # another one has its PID
+                self._end(pid)
             if pid not in self._processes:
                 first = now if started < self._began_ticks else (0, 0)
-                self._processes[pid] = _Process(parent, first, now)
+                self._processes[pid] = _Process(parent, started, first, now)
             self._processes[pid].last = now
 
     def _end(self, pid: int) -> None:

@@ -131,3 +131,17 @@ def test_a_process_that_is_not_there_has_no_time() -> None:
     assert times.of(BEYOND_ALL_PIDS) is None
     assert times.clock_ns(BEYOND_ALL_PIDS) is None
     assert times.total_ns == 0
+
+
+def test_who_has_the_pid_of_one_that_has_ended_counts_from_its_own_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are two processes, however soon the second one came."""
+    running = {"started": BEYOND_ALL_PIDS, "own_ns": 10}
+    monkeypatch.setattr(cpu_time, "process_clock_ns", lambda _: running["own_ns"])
+    monkeypatch.setattr(cpu_time, "_look", lambda _, own_ns: (1, running["started"], (own_ns, 0)))
+    times = ProcessTimes()
+    times.see([7])
+    running["own_ns"] = 100
+    times.see([7])
+    running |= {"started": BEYOND_ALL_PIDS + 1, "own_ns": 5}
+    times.see([7])
+    assert (times.of(7), times.total_ns) == (5, 105)
