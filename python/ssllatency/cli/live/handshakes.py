@@ -33,6 +33,8 @@ EXAMPLES = (
     ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends, with its queue"),
 )
 STATUS = options.FAIL_STATUS
+# Brought in while files are planned: what attaches, and what accept queues are asked with.
+_MODULES = ("ssllatency.engines.sessions.handshakes", "ssllatency.tracing.handshake_sources", "socket")
 _NOT_BY_JFR = ("by", "slowest", "over", "fail_if", "wait")
 
 
@@ -65,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             stack,
             handshakes=True,
             functions=False,
-            modules=["ssllatency.engines.sessions.handshakes", "ssllatency.tracing.handshake_sources"],
+            modules=_MODULES,
             load=lambda known: _load_ahead(known, arguments),
         )
         from ssllatency.engines.source import Ability  # brought in by now

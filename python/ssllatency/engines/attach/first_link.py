@@ -20,7 +20,8 @@ _UNMAPPED = __file__  # nobody maps its code, so that no breakpoint is set
 def wait_ahead(method: kernel.Method) -> None:
     """Has a thread wait now for what the first link would wait for. Where that can't be had, the first link does."""
     if method is not kernel.Method.PERF:  # the kernel takes 0.1 s to remove a perf event
-        Thread(target=_link, daemon=True).start()
+        with suppress(RuntimeError):  # no more threads can be started
+            Thread(target=_link, daemon=True).start()
 
 
 def _link() -> None:
