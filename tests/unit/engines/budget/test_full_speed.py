@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from tests.unit.engines.budget.server import BUDGET, Server, begin, holds, run, watch
 
+from ssllatency.engines.budget import controller
 from ssllatency.engines.budget.spending import OTHERS_BUDGET
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.model.sampling import Basis, Work
@@ -70,6 +71,22 @@ def test_estimates_hold_the_truth() -> None:
         assert sampling.scaled_by is Basis.IO_CALLS
         held += holds(sampling.estimates[0].count, server.calls[Tier.DATA])
     assert held >= 38
+
+
+@pytest.mark.parametrize("removing_s", [0.002, 0.06])
+def test_shorter_windows_watch_as_much_and_are_more(removing_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server for which 50 ms take more than the budget of a second: its strata are shorter as well."""
+
+    def windows(seed: int) -> tuple[float, int]:
+        server = FullSpeed({Tier.DATA: 0}, hit_ns=4_000, removing_s=removing_s)
+        [sampling] = watched(server, seed).sampling()
+        return sampling.watched_s, sampling.windows
+
+    short = [windows(seed) for seed in range(3)]
+    monkeypatch.setattr(controller, "SHORTEST_WINDOW_S", controller.WINDOW_S)
+    long = [windows(seed) for seed in range(3)]
+    assert sum(watched_s for watched_s, _ in short) >= 0.95 * sum(watched_s for watched_s, _ in long)
+    assert sum(number for _, number in short) > sum(number for _, number in long)
 
 
 def test_without_system_calls_the_interval_is_wide_but_holds() -> None:
