@@ -122,8 +122,8 @@ class Frames:
         for number, (point, last) in enumerate(zip(reading.points, before, strict=False)):
             if point is last:
                 sent.append(number)
-            elif last and last.labels is point.labels and last.family == point.family:  # in the same place, as most are
-                sent.append(_sent(point, number, last))
+            elif last and last.labels is point.labels and last.family == point.family and last.since_s == point.since_s:
+                sent.append((number, _encoded(point.value)))  # in the same place, as most are
             else:
                 numbers = numbers or self._numbers()
                 found = numbers.get((point.family, id(point.labels)))
@@ -185,7 +185,8 @@ def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
 def _encoded(value: Distribution | float) -> object:
     if isinstance(value, Distribution):
         total_ns, buckets = value
-        return (total_ns, buckets.offset, buckets.underflow, buckets.overflow, *to_planes(buckets.packed))
+        width, digits = to_planes(buckets.packed)
+        return total_ns, buckets.offset, buckets.underflow, buckets.overflow, width, digits
     return value
 
 
