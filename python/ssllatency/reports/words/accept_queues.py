@@ -32,7 +32,7 @@ def overflows_sentence(queues: tuple[AcceptQueue, ...] | None) -> str:
 def untold_sentence(untold: int) -> str:
     """Return how often queues were full of which it isn't known whose they were; "" where that is known of all."""
     times = f"Accept queues were full {counted(untold, 'more time')} when a connection came"
-    why = "it takes more privileges to know, or there are too many sockets"
+    why = "others' sockets dropped some as well, it takes more privileges to know, or there are too many sockets"
     return f"{times}; whether they were the traced processes' isn't known: {why}." if untold else ""
 
 

@@ -5,7 +5,8 @@ their network namespaces.
 Whoever finds no room tries again 0.2 s or more later, and until then no handshake begins: that time is in no figure of a
 handshake. The kernel counts each attempt, be it a SYN, the last ACK or what the client sends after that, as a drop of the
 socket, among other drops, and in the namespace's ListenOverflows, among those of other sockets. So a socket's are told as far
-as the namespace's go.
+as the namespace's go that can't be others': what others' sockets have dropped meanwhile may be as many overflows of theirs,
+and of those it is told that it isn't known whose they are.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ _MOST_IN_TABLE = 4096  # sockets of a family in a namespace that isn't entered
 class _Namespace:
     """A network namespace. `first`: its ListenOverflows when it was first looked at. `seen`: the drops of each socket by its
     cookie. `told`: the overflows by place; `left`: drops of the last reading that weren't told, as ListenOverflows may have
-    been read a moment before them. `untold`: overflows of which it isn't known whether they are the processes', as the
-    descriptors of some may not be read, or there are too many sockets."""
+    been read a moment before them, and `spare` overflows of the last reading beyond drops. `untold`: overflows of which it
+    isn't known whether they are the processes', as others' sockets have dropped something as well, the descriptors of some may
+    not be read, or there are too many sockets. `read`: the overflows by the last reading."""
 
     first: int
     is_new: bool = True
@@ -47,6 +49,8 @@ class _Namespace:
     left: Counter[Place] = field(default_factory=Counter)
     limits: dict[Place, int] = field(default_factory=dict)
     untold: int = 0
+    read: int = 0
+    spare: int = 0
     _queues: tuple[dict[Place, int], Counter[Place], Sequence[AcceptQueue]] | None = None  # after what they were made of
 
     def take(self, listening: Listening, overflows: int, pids: Collection[int], proc: Path) -> None:
@@ -57,11 +61,16 @@ class _Namespace:
             fresh = set()
         self.limits = {(one.port, one.address): one.limit for one in sockets if one.cookie in self.owned}
         drops = Counter[Place]()
+        others = unasked = 0
         for one in sockets:
+            dropped = (one.drops - self.seen.get(one.cookie, one.drops if self.is_new else 0)) % 2**32
             if one.cookie in self.owned:
-                before = self.seen.get(one.cookie, one.drops if self.is_new else 0)
-                drops[one.port, one.address] += (one.drops - before) % 2**32
-        self._tell(drops, overflows - self.first)
+                drops[one.port, one.address] += dropped
+            elif one.cookie in fresh:
+                unasked += dropped
+            else:
+                others += dropped
+        self._tell(drops, overflows - self.first, others, unasked)
         if self.holders.hidden or not listening.all_seen:
             self.untold = max(self.untold, overflows - self.first - self.told.total())
         # Those whose owners are asked for later count from their beginning then.
@@ -69,14 +78,22 @@ class _Namespace:
         self.is_new = False
         self.owned &= self.seen.keys()
 
-    def _tell(self, drops: Counter[Place], overflows: int) -> None:
-        """Shares out what the namespace has had in all, the largest first."""
-        room = overflows - self.told.total()
+    def _tell(self, drops: Counter[Place], overflows: int, others: int, unasked: int) -> None:
+        """Shares out what the namespace has had in all, the largest first, without as many as others' sockets have dropped
+        meanwhile. `unasked`: drops of sockets of which it isn't known yet whose they are."""
+        added, self.read = max(0, overflows - self.read), max(self.read, overflows)
+        room = self.spare + added
+        theirs = min(room, others)
+        kept = min(room - theirs, unasked)
+        room -= theirs + kept
         for place, number in (drops + self.left).most_common():
-            told = min(number, max(0, room))
+            told = min(number, room)
+            either = min(number - told, theirs)  # theirs or the processes'
             self.told[place] += told
-            self.left[place] = min(number - told, drops[place])
-            room -= told
+            self.left[place] = min(number - told - either, drops[place])
+            self.untold += either
+            room, theirs = room - told, theirs - either
+        self.spare = room + kept if unasked else min(room, added)
         self.left = +self.left
         if len(self.told) > _MOST:
             for place in self.told.keys() - self.limits.keys() - {CLOSED}:

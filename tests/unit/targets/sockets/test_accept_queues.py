@@ -242,8 +242,9 @@ def test_sockets_of_others_beyond_what_is_looked_at_hide_no_overflow(monkeypatch
         assert queues.read(OURS).untold == 0
 
 
-def told(*readings: tuple[int, dict[int, int]]) -> list[dict[int, int]]:
-    """What is told of the queues at ports by each reading: ListenOverflows, and by port what its socket has dropped."""
+def told(*readings: tuple[int, dict[int, int]], untold: list[int] | None = None) -> list[dict[int, int]]:
+    """What is told of the queues at ports by each reading: ListenOverflows, and by port what its socket has dropped; those at
+    negative ports are others'. `untold` gets how many it isn't known of whose they are."""
     namespace = accept_queues._Namespace(readings[0][0])
     with ExitStack() as stack:
         inodes = {}
@@ -251,10 +252,46 @@ def told(*readings: tuple[int, dict[int, int]]) -> list[dict[int, int]]:
             inodes[port] = str(os.fstat(stack.enter_context(socket.create_server(("127.0.0.1", 0))).fileno()).st_ino)
         results = []
         for overflows, drops in readings:
-            sockets = [ListeningSocket(port, inodes[port], port, "::", 511, number) for port, number in drops.items()]
+            sockets = [
+                ListeningSocket(port, inodes[port] if port > 0 else "0", port, "::", 511, number)
+                for port, number in drops.items()
+            ]
             namespace.take(Listening(sockets), overflows, OURS, Path("/proc"))
             results.append({queue.port: queue.overflows for queue in namespace.queues})
+            if untold is not None:
+                untold.append(namespace.untold)
     return results
+
+
+def test_overflows_that_may_be_of_others_are_not_told_as_the_processes() -> None:
+    """A user may have the queue of his own overflow, and the server drop what is no connection at all."""
+    untold: list[int] = []
+    assert told((0, {443: 0, -1: 0}), (100, {443: 100, -1: 100}), untold=untold)[-1] == {443: 0}
+    assert untold == [0, 100]
+    untold.clear()  # who drops something now and then takes no more than that away, and hides nothing later
+    readings = [(0, {443: 0, -1: 0}), (40, {443: 38, -1: 2}), (40, {443: 38, -1: 5000}), (70, {443: 68, -1: 5000})]
+    assert told(*readings, untold=untold)[1:] == [{443: 38}, {443: 38}, {443: 68}]
+    assert untold[-1] == 0
+    untold.clear()
+    assert told((0, {443: 0, -1: 0}), (10, {443: 10, -1: 3}), (10, {443: 10, -1: 3}), untold=untold)[-1] == {443: 7}
+    assert untold == [0, 3, 3]
+
+
+def test_overflows_of_a_socket_that_is_gone_are_not_those_of_later_drops() -> None:
+    assert told((0, {443: 0}), (50, {443: 0}), (50, {443: 0}), (50, {443: 50}))[-1] == {443: 0}
+
+
+def test_a_socket_whose_owner_is_asked_for_later_counts_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    with full(connections=0) as ours, full(connections=0) as another:
+        inodes = [str(os.fstat(each.fileno()).st_ino) for each in (ours, another)]
+        asked = iter([(set(), True), (set(), False), (set(), False), ({inodes[1]}, True)])
+        monkeypatch.setattr(holders.Holders, "ask", lambda *_, **__: next(asked))
+        namespace = accept_queues._Namespace(0)
+        for overflows, drops in ((0, ()), (4, (4,)), (4, (4,)), (4, (4,))):
+            sockets = [ListeningSocket(7, inodes[1], 443, "::", 511, number) for number in drops]
+            namespace.take(Listening(sockets), overflows, OURS, Path("/proc"))
+        assert [queue.overflows for queue in namespace.queues] == [4]
+        assert namespace.untold == 0
 
 
 def test_no_more_is_told_than_the_kernel_counts_in_all() -> None:
