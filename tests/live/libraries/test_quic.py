@@ -263,6 +263,27 @@ def test_refused_handshakes_of_quic_have_no_part_in_what_their_thread_reads(cert
     assert_books(shakes)
 
 
+def test_handshakes_that_are_fed_stay_split_beside_those_of_quic(certificates: Path, root: Path) -> None:
+    """Of a thread that reads TCP itself and hands it over through memory: those over QUIC tell that they are not fed so."""
+    first = 0
+
+    def shake() -> None:
+        nonlocal first
+        do("1 0 fed")
+        first += 1
+
+    with quic(root, certificates) as (pid, do), Shakes(pid) as shakes:
+        shakes.learn(shake)
+        do(f"{FEW} 0 fine")
+        do(f"{TIMES} 0 fed")
+    singles = shakes.singles[first:]
+    assert len(singles) == FEW + TIMES
+    assert {waits_of(single) for single in singles[:FEW]} == {frozenset({"wait_peer_or_server"})}
+    for single in singles[FEW:]:
+        assert {"wait_hello", "queue_start"} <= waits_of(single)
+    assert_books(shakes)
+
+
 def waits_of(single: Shake) -> frozenset[str]:
     """Those of its parts that are waits, its own or the server's."""
     return frozenset(part for part in single["parts_ns"] if part.startswith(("wait", "queue", "round")))

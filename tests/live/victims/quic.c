@@ -2,9 +2,10 @@
 // Server and client of QUIC in one process, by OpenSSL 3.5 or later: usage quic CERTIFICATE KEY. It says "ready", then for each
 // line "N US HOW" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so
 // many microseconds, and says "done". HOW is "fine"; "short", the same with a ClientHello of one packet, as it has no key of
-// ML-KEM; "distrust", where clients trust nobody; or "protocol", where theirs isn't the server's. After "N US HOW PORT" clients
-// connect to another server, of HTTP/3, and take no nap; after "N US HOW PORT FROM", from that address, to the loopback address
-// of its family. The functions that this machine's own headers may not have are declared here.
+// ML-KEM; "distrust", where clients trust nobody; "protocol", where theirs isn't the server's; or "fed", over TCP instead,
+// which the server reads itself and hands over through memory. After "N US HOW PORT" clients connect to another server, of
+// HTTP/3, and take no nap; after "N US HOW PORT FROM", from that address, to the loopback address of its family. The functions
+// that this machine's own headers may not have are declared here.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -167,15 +168,74 @@ static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us, const c
 	ERR_clear_error();
 }
 
+/* The two ends of a connection of TCP, neither of which blocks. */
+static void connect_ends(int ends[2])
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+	expect(listener >= 0 && ends[0] >= 0 && bind(listener, (struct sockaddr *)&at, length) == 0 &&
+	                listen(listener, 1) == 0 && getsockname(listener, (struct sockaddr *)&at, &length) == 0 &&
+	                connect(ends[0], (struct sockaddr *)&at, length) == 0,
+	        "connect");
+	ends[1] = accept(listener, NULL, NULL);
+	expect(ends[1] >= 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0 && fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0, "accept");
+	close(listener);
+}
+
+/* What has come is handed to the server, and what it has to say is sent. Returns whether its handshake is done. */
+static bool feed(SSL *server, int end)
+{
+	char bytes[16384];
+	ssize_t size = read(end, bytes, sizeof(bytes));
+	bool done;
+
+	if (size <= 0)
+		return false;
+	expect(BIO_write(SSL_get_rbio(server), bytes, size) == size, "BIO_write");
+	done = is_over(server, true);
+	while ((size = BIO_read(SSL_get_wbio(server), bytes, sizeof(bytes))) > 0)
+		expect(write(end, bytes, size) == size, "write");
+	return done;
+}
+
+static void shake_hands_over_tcp(SSL_CTX *servers, SSL_CTX *clients)
+{
+	SSL *server = SSL_new(servers), *client = SSL_new(clients);
+	bool done = false, served = false;
+	int ends[2], turns = 100000;
+
+	connect_ends(ends);
+	expect(server && client && SSL_set_fd(client, ends[0]), "SSL_set_fd");
+	SSL_set_bio(server, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+	SSL_set_accept_state(server);
+	SSL_set_connect_state(client);
+	for (; turns && !(done && served); turns--) {
+		done = done || is_over(client, true);
+		served = served || feed(server, ends[1]);
+		usleep(50);
+	}
+	expect(turns, "handshake");
+	SSL_free(server);
+	SSL_free(client);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(int count, char **words)
 {
+	SSL_CTX *tcp_servers = SSL_CTX_new(TLS_server_method()), *tcp_clients = SSL_CTX_new(TLS_client_method());
 	SSL_CTX *servers = SSL_CTX_new(OSSL_QUIC_server_method()), *clients = SSL_CTX_new(OSSL_QUIC_client_method());
 	char line[128], how[16], from[64];
 	int number, port;
 	long nap_us;
 
 	if (count != 3 || SSL_CTX_use_certificate_chain_file(servers, words[1]) != 1 ||
-	        SSL_CTX_use_PrivateKey_file(servers, words[2], SSL_FILETYPE_PEM) != 1)
+	        SSL_CTX_use_PrivateKey_file(servers, words[2], SSL_FILETYPE_PEM) != 1 ||
+	        SSL_CTX_use_certificate_chain_file(tcp_servers, words[1]) != 1 ||
+	        SSL_CTX_use_PrivateKey_file(tcp_servers, words[2], SSL_FILETYPE_PEM) != 1)
 		return 2;
 	SSL_CTX_set_alpn_select_cb(servers, choose_protocol, NULL);
 	printf("ready\n");
@@ -186,8 +246,11 @@ int main(int count, char **words)
 		if (words < 3)
 			return 2;
 		while (number-- > 0)
-			words >= 4 ? connect_to(clients, how, port, words == 5 ? from : "0.0.0.0")
-			           : shake_hands(servers, clients, nap_us, how);
+			if (strcmp(how, "fed") == 0)
+				shake_hands_over_tcp(tcp_servers, tcp_clients);
+			else
+				words >= 4 ? connect_to(clients, how, port, words == 5 ? from : "0.0.0.0")
+				           : shake_hands(servers, clients, nap_us, how);
 		printf("done\n");
 		fflush(stdout);
 	}
