@@ -26,7 +26,6 @@ from functools import partial
 from ssllatency import abi
 from ssllatency.engines.attach.changed_files import ChangedFiles
 from ssllatency.engines.attach.code_check import is_overwritten
-from ssllatency.engines.attach.first_link import wait_ahead
 from ssllatency.engines.attach.images import can_trace, why_no_call_can_begin
 from ssllatency.engines.attach.links import Linker, close_all, decide, links_each_process, may_link_each, method_of_programs
 from ssllatency.engines.attach.loaded import Loaded
@@ -164,8 +163,6 @@ class Attachment:
         end_if_asked()
         programs = self._adjust()
         self.object.load()
-        if self.images and not self._beside:
-            wait_ahead(self.method)
         if self.processes.meter:
             self.processes.meter.add(self.object, programs, self._choice.tracepoints_at_once)
         self._loaded = Loaded(self.object, [*programs, *self._choice.tracepoints_at_once])
