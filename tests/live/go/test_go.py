@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.live.commands.snoop import Snoop
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.machine import leave_out
 
@@ -99,6 +101,22 @@ def test_each_call_is_counted_with_its_outcome(program: GoProgram) -> None:
     assert traced(trace.document) == own
     assert losses(trace.document) == {}
     assert trace.document["in_flight"] == 0
+
+
+def test_each_call_is_a_line_of_snoop(program: GoProgram) -> None:
+    with Snoop(program.pid, options=("--json", "--role", "any")) as snoop:
+        own = program.run()
+    assert snoop.status == 0
+    lines = Counter((call["function"], call["outcome"]) for call in snoop.calls())
+    assert lines == {
+        (f"tls.Conn.{name}", outcome): number
+        for name, outcomes in own.items()
+        for outcome, number in outcomes.items()
+        if outcome != "left"
+    }
+    assert {call["pid"] for call in snoop.calls()} == {program.pid}
+    assert snoop.number("calls shown") == lines.total()
+    assert "dropped" not in snoop.said
 
 
 @pytest.mark.parametrize("name", [*NEEDED, *OTHERS])

@@ -380,7 +380,7 @@ ROWS = (
         "1.18 to 1.27",
         "in the program, stripped or not",
         {
-            "calls": _by(f"{_GO}::test_each_call_is_counted_with_its_outcome"),
+            "calls": _by(f"{_GO}::test_each_call_is_counted_with_its_outcome", "test_each_call_is_a_line_of_snoop"),
             "handshakes": _by(
                 f"{_GO_HANDSHAKES}::test_each_handshake_has_its_outcome_and_labels",
                 "test_export_and_top_count_each_handshake",
@@ -388,7 +388,11 @@ ROWS = (
                 "test_each_handshake_of_a_reverse_proxy_is_counted",
                 "test_each_handshake_of_a_grpc_server_is_counted",
             ),
-            "private key": _by(f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated"),
+            "private key": _by(
+                f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
+                "test_each_handshake_has_its_outcome_and_labels",
+                "test_keys_elsewhere_are_private_keys_as_well",
+            ),
             "phases": _by(
                 f"{_GO_HANDSHAKES}::test_labels_are_those_that_clients_have_negotiated",
                 "test_each_handshake_has_its_outcome_and_labels",
