@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
@@ -66,10 +66,10 @@ class _Server:
         self.server_address = "127.0.0.1", 9743
         self.ahead = Ahead()  # whose thread isn't started: nothing is made ahead
 
-    def rendered(self, _content_type: str, render: Any, *, compressed: bool) -> bytes:
-        """The metrics."""
+    def rendered(self, _content_type: str, render: Any, *, compressed: bool) -> Sequence[bytes]:
+        """The metrics, in pieces."""
         assert isinstance(compressed, bool)
-        return bytes(render(_READING))
+        return cast("Sequence[bytes]", render(_READING))
 
     def trim(self) -> None:
         """Nothing: no memory is to be given back between two inputs."""

@@ -36,7 +36,7 @@ def exporters(readings: Mapping[str, Callable[[], Reading]]) -> Iterator[str]:
                 self.send_error(404)
                 return
             content_type, render = chosen(self.headers.get("Accept", ""))
-            body = render(read())
+            body = b"".join(render(read()))
             self.send_response(200)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
