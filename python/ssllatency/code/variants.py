@@ -22,7 +22,9 @@ def variants(image: Image, function: int, table: int) -> list[int] | None:
         names = {index: image.pointer_name(table + index * _WORD) for index in range(-MAX_VARIANTS, MAX_VARIANTS + 1)}
         name = names[0].partition("_")[2]
         entries = [index for index, entry in names.items() if name and entry.partition("_")[2] == name]
-        if len(entries) < 2 or entries != list(range(entries[0], entries[0] + len(entries))) or MAX_VARIANTS in entries:
+        if len(entries) < 2 or entries != list(range(entries[0], entries[0] + len(entries))):
+            return None
+        if {-MAX_VARIANTS, MAX_VARIANTS} & {*entries}:  # the row may go on
             return None
         targets = [target for index in entries if (target := image.pointer(table + index * _WORD)) is not None]
     except ElfError:

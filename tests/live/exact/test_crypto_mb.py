@@ -51,6 +51,8 @@ for line in sys.stdin:
 """
 _APPLICABLE = "import ctypes, sys; sys.exit(not ctypes.CDLL(sys.argv[1]).mbx_is_crypto_mb_applicable(ctypes.c_uint64(0)))"
 
+_VARIANT = "k1" if "avx512ifma" in Path("/proc/cpuinfo").read_text() else "l9"  # by which code the others work here
+
 
 @pytest.fixture(scope="module")
 def library() -> Path:
@@ -76,7 +78,7 @@ def test_calls_of_every_function(library: Path) -> None:
         with Trace(pid) as trace:
             for name, calls in expected.items():
                 do(f"{name} {calls}")
-            do("k1_mbx_x25519_mb8 1")  # the variant itself isn't a call of the function
+            do(f"{_VARIANT}_mbx_x25519_mb8 1")  # the variant itself isn't a call of the function
     assert called(trace.document) == expected
     assert losses(trace.document) == {}
 

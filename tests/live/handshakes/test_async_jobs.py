@@ -22,6 +22,7 @@ from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, load, of
 from tests.live.servers.nginx import Nginx, Settings
 from tests.live.victims.lanes import BATCHES, build_lanes, build_variants
 from tests.live.victims.obedient import obedient
+from tests.machine import needs_architecture
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -183,6 +184,7 @@ def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chosen", [0, 1])
 def test_batches_of_functions_that_leave_for_a_variant(tmp_path: Path, chosen: int) -> None:
+    needs_architecture("x86_64", "for which alone libcrypto_mb is made")
     library = build_variants(tmp_path, chosen)
     with obedient(sys.executable, "-c", BATCHES, library) as (pid, do):
         do("mbx_x25519_mb8 2 2 2")

@@ -33,6 +33,13 @@ def code(row: str = ROW, section: str = READ_ONLY, *, jumps: str = JUMPS, name: 
     )
 
 
+def many(number: int, jumps: str = JUMPS) -> str:
+    """The same with so many variants."""
+    names = [f"v{each}_x_f" for each in range(number)]
+    row = code(", ".join(names), jumps=jumps)
+    return row + "".join(function(name, WORKS.format(label=f"at_{name}")) for name in names)
+
+
 @pytest.mark.parametrize("jumps", [JUMPS, LOADS, JUMPS.replace("table(", "table + 8(").replace("add $1, %eax\n", "")])
 def test_every_variant_is_a_way_out(assembled: Assembler, jumps: str) -> None:
     library = assembled(code(jumps=jumps))
@@ -50,6 +57,7 @@ def test_every_variant_is_a_way_out(assembled: Assembler, jumps: str) -> None:
         code("ini_x_f, k1_x_f + 1, l9_x_f"),  # no function begins there
         code("x_f, x_f"),
         code(", ".join(["ini_x_f", *["k1_x_f"] * 17])),
+        many(17, JUMPS.replace("table(", "table + 128(")),  # does it begin here?
         code(name="x_g"),  # these are another function's variants
         code("ini_other, k1_other"),
     ],
