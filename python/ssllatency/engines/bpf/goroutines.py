@@ -53,11 +53,12 @@ class Goroutines:
             lives[pid] = lives[pid] if pid in lives else alive(pid)
             program_ns = executed.at_ns(pid)
             goes_on = lives[pid] and not _is_before(goroutine, program_ns)
+            if goes_on:
+                calls = [call for call in calls if call.began_ns >= program_ns]  # the kernel tells when the others are over
             since_ns = now_ns - LEFT_AFTER_NS if goes_on else now_ns
             left = sum(0 < call.began_ns <= goroutine.left_ns <= since_ns for call in calls)
             if goes_on:
-                now = sum(call.began_ns >= program_ns for call in calls)  # of others the kernel tells when these are over
-                left_now, running = left_now + left, running + now - left
+                left_now, running = left_now + left, running + len(calls) - left
             elif self._take_out(raw, program_ns, is_alone=not lives[pid]):
                 self._taken.of[slot_of(pid)] += 1
                 self.left_for_good, lost = self.left_for_good + left, lost + len(calls) - left

@@ -141,6 +141,17 @@ def test_the_program_before_leaves_nothing_behind() -> None:
     assert goroutines.count(lambda _: True, executed(7, NOW)) == RunningCount(3, 0)
 
 
+def test_a_call_that_a_panic_left_in_the_program_before_is_not_taken_off_those_of_the_new_one() -> None:
+    """The kernel tells when it is over, as its record goes on."""
+    loaded, goroutines = opened()
+    loaded.add(7, 0xC000, (READ, LONG_AGO), (HANDSHAKE, NOW), left_ns=LONG_AGO)
+    loaded.add(7, 0xC100, (READ, LONG_AGO), (READ, LONG_AGO), (HANDSHAKE, NOW), left_ns=LONG_AGO + 1)
+    assert goroutines.count(lambda _: True, executed(7, NOW)) == RunningCount(2, 0)
+    assert (goroutines.left_now, goroutines.left_for_good) == (0, 0)
+    assert goroutines.count(lambda _: True) == RunningCount(2, 0)
+    assert goroutines.left_now == 3, "where it isn't known that the process has executed another program"
+
+
 def test_what_the_new_program_has_begun_meanwhile_stays() -> None:
     """Between the reading of the table and the removal of a record."""
     loaded, goroutines = opened()
