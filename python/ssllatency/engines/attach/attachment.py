@@ -428,7 +428,7 @@ class Attachment:
         self._measure_late()
         self.processes.measure()
         if self.running:
-            self.running.make_room(self.counters.map_full, self.processes.executed, self.targets)
+            self.running.make_room(self.counters.map_full, self.processes.executed)
 
     def _measure_late(self) -> None:
         if self.processes.meter:

@@ -159,7 +159,7 @@ class Processes:
     def attach(self) -> None:
         """Has those followed that start from here on, where that is asked for."""
         if self.following:
-            self.following.attach()
+            self.following.attach(self.targets)
 
     def release(self, pids: Collection[int]) -> None:
         """Has the links closed that processes had of their own which have ended."""

@@ -5,12 +5,11 @@ run another program now."""
 from __future__ import annotations
 
 import ctypes
-import time
 from collections import Counter
 from collections.abc import Callable, Collection
 
 from ssllatency import abi
-from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed
+from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed, Sweeps
 from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.process_slots import SLOTS, SlotCounts, slot_of
@@ -18,7 +17,6 @@ from ssllatency.engines.bpf.slots import Slots, operation_of
 from ssllatency.engines.clock import process_clock_ns
 
 _FOREVER_NS = 1 << 64  # of a process that is gone
-_REST = 50  # times as long as it takes to look for calls of processes that have ended, that isn't done again
 
 
 class StartTable(ctypes.Structure):
@@ -53,7 +51,7 @@ class Running:
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self._shares = loaded.live_section("shares", SlotCounts)
         self._goroutines = Goroutines(loaded, counters) if loaded.has_map("goroutines") else None
-        self._refused, self._due_s, self._looked_ns = 0, 0.0, time.monotonic_ns()
+        self._refused, self._sweeps = 0, Sweeps()
         self.lost = 0
 
     def count(self, alive: Callable[[int], bool] = exists, executed: Executed = NOT_KNOWN) -> int:
@@ -75,17 +73,14 @@ class Running:
         self.lost += counted.lost
         return counted.running
 
-    def make_room(self, refused: int, executed: Executed = NOT_KNOWN, targets: Collection[int] = ()) -> None:
+    def make_room(self, refused: int, executed: Executed = NOT_KNOWN) -> None:
         """To be called several times a second: takes out the calls of processes that have ended where there was no room for
-        more calls since it did so last, and where one of the `targets` runs another program now. `refused` calls found no room
-        so far."""
-        began_s, began_ns = time.monotonic(), time.monotonic_ns()
-        anew = self._goroutines and executed.by_any(targets, self._looked_ns, began_ns)
-        if (refused != self._refused or anew) and began_s >= self._due_s:
-            self._refused, self._looked_ns = refused, began_ns
-            self.count(executed=executed)
-            ended_s = time.monotonic()
-            self._due_s = ended_s + _REST * (ended_s - began_s)
+        more calls since it did so last, and where a target runs another program now. `refused` calls found no room so far."""
+        anew = self._goroutines and self._sweeps.are_wanted(executed)
+        if (refused != self._refused or anew) and self._sweeps.are_rested():
+            self._refused = refused
+            with self._sweeps.sweep(executed):
+                self.count(executed=executed)
 
     def _drop_from_overflow(self, key: bytes, pid: int) -> bool:
         """Whether the call was still there."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
@@ -127,10 +127,11 @@ class Following:
         """The descriptor of a map that others share: `targets` or `notices`."""
         return self._object.map_fd(name)
 
-    def attach(self) -> None:
-        """Follows from now on the processes that the rules name, and all that they start."""
+    def attach(self, targets: Container[int] = ()) -> None:
+        """Follows from now on the processes that the rules name, and all that they start. `targets`, as they come and go: those
+        of which `executed` tells whether any has replaced its program."""
         with suppress(OSError):  # this kernel gives no notices: the processes' maps are read now and then instead
-            self._mappings = self._stack.enter_context(Mappings())
+            self._mappings = self._stack.enter_context(Mappings(targets))
         if self._everyone:
             return
         self._keep_set()

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import struct
+from collections.abc import Container
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -70,11 +71,12 @@ def parse_name(record: bytes) -> tuple[int, int]:
 
 class Mappings:
     """The records of all processors. OSError where the kernel gives none. A context manager. `executed` has the processes
-    that executed another program, by the last call of `read`: the times from which on nothing of the one before ran."""
+    that executed another program, by the last call of `read`: the times from which on nothing of the one before ran. `targets`:
+    as for Executed."""
 
-    def __init__(self) -> None:
+    def __init__(self, targets: Container[int] = ()) -> None:
         self.lost = 0
-        self.executed = Executed()
+        self.executed = Executed(targets)
         self._stack = ExitStack()
         self._buffers: list[mmap.mmap] = []
         try:

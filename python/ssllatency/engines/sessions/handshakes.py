@@ -8,7 +8,6 @@ the rest (docs/measured/memory.md).
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ssllatency.engines.attach.probing import Programs
 from ssllatency.engines.attach.program_choice import PROGRAMS_OF_QUIC, TRACEPOINTS_OF_GO, TRACEPOINTS_OF_QUIC
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, TracedImage
+from ssllatency.engines.bpf.executed import Sweeps
 from ssllatency.engines.bpf.goroutines import Goroutines
 from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.budget.gates import Gates
@@ -118,7 +118,7 @@ class HandshakeSession:
         more = (*_MORE, *_more_of_go(request))
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, more, tracepoints=_tracepoints(request), beside=beside)
         self._opened = ExitStack()
-        self._counted_ns = time.monotonic_ns()
+        self._sweeps = Sweeps()
         self._watched = _Watched(transport=request.blocking)
         self._arrivals = arrivals.Arrivals(self.attachment, wants_sockets=asks_for(request, Label.PORT, Label.PEER))
         self._quic = QuicServers(self.attachment, ports=asks_for(request, Label.PORT), wanted=wants_sockets(request))
@@ -287,10 +287,10 @@ class HandshakeSession:
 
     def _running(self) -> list[abi.Handshake]:
         """The handshakes in flight, once those are taken out that will never end."""
-        self._counted_ns = time.monotonic_ns()
         executed = self.attachment.processes.executed
-        self._goroutines.count(exists, executed)
-        return self._counts.in_flight.running(executed=executed)
+        with self._sweeps.sweep(executed):
+            self._goroutines.count(exists, executed)
+            return self._counts.in_flight.running(executed=executed)
 
     @property
     def due_s(self) -> float:
@@ -316,7 +316,7 @@ class HandshakeSession:
         self._watch_transport()
         if self._counters.unexplained:
             self._watch_raised()
-        if self.attachment.processes.executed.by_any(self.attachment.targets, self._counted_ns, time.monotonic_ns()):
+        if self._sweeps.are_wanted(self.attachment.processes.executed) and self._sweeps.are_rested():
             self._running()
         self._arrivals.poll()
         self._quic.poll(lambda: quic_sites(self._images))

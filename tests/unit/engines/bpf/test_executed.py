@@ -7,13 +7,14 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 from ssllatency import abi
-from ssllatency.engines.bpf.executed import Executed
+from ssllatency.engines.bpf.executed import Executed, Sweeps
 from ssllatency.engines.bpf.process_slots import slot_of
 from ssllatency.engines.bpf.running import InFlight
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 
-SECOND = 1_000_000_000
 NOBODY = 4_194_304  # no PID is that large
 
 
@@ -24,13 +25,72 @@ def test_the_last_time_counts() -> None:
     assert (executed.at_ns(7), executed.at_ns(8)) == (20, 0)
 
 
-def test_it_is_told_of_those_that_are_asked_for_once_and_a_second_later() -> None:
-    executed = Executed()
-    executed.note(7, 5 * SECOND)
-    assert executed.by_any([6, 7], 4 * SECOND, 6 * SECOND)
-    assert not executed.by_any([6], 4 * SECOND, 6 * SECOND)
-    assert not executed.by_any([6, 7], 6 * SECOND, 9 * SECOND)
-    assert not executed.by_any([6, 7], 5 * SECOND - 1, 5 * SECOND + 1)
+def test_a_sweep_is_wanted_once_a_target_is_known_to_have_replaced_its_program() -> None:
+    """The time that it did so doesn't matter: it may be known only after a sweep that came later."""
+    executed, sweeps = Executed({6, 7}), Sweeps()
+    assert not sweeps.are_wanted(executed)
+    with sweeps.sweep(executed):
+        pass
+    executed.note(7, 1)
+    assert sweeps.are_wanted(executed)
+    with sweeps.sweep(executed):
+        executed.note(6, 2)
+    assert sweeps.are_wanted(executed), "it became known while one went on"
+    with sweeps.sweep(executed):
+        pass
+    assert not sweeps.are_wanted(executed)
+
+
+def test_who_becomes_a_target_by_its_program_has_left_nothing_to_look_for() -> None:
+    targets: dict[int, str] = {}
+    executed, sweeps = Executed(targets), Sweeps()
+    executed.note(7, 1)
+    targets[7] = "curl"
+    assert not sweeps.are_wanted(executed)
+    assert executed.at_ns(7) == 1
+    executed.note(7, 2)
+    assert sweeps.are_wanted(executed)
+
+
+def test_a_sweep_is_followed_by_a_rest_many_times_as_long() -> None:
+    now_s = [100.0]
+    executed, sweeps = Executed({7}), Sweeps(lambda: now_s[0])
+    assert sweeps.are_rested()
+    with sweeps.sweep(executed):
+        now_s[0] += 1
+    executed.note(7, 1)
+    now_s[0] += 49
+    assert not sweeps.are_rested()
+    now_s[0] += 1
+    assert sweeps.are_rested()
+    assert sweeps.are_wanted(executed), "what became known meanwhile isn't forgotten"
+
+
+def polled(executed: Executed, sweeps: Sweeps) -> bool:
+    """Whether a session of handshakes looks for those in flight, as it does in a sweep."""
+    session = MagicMock(_sweeps=sweeps)
+    session.attachment.processes.executed = executed
+    session._running.side_effect = lambda: HandshakeSession._running(session)
+    session._counters.threshold_ns = session._counters.unexplained = 0
+    HandshakeSession.poll(session)
+    return bool(session._running.called)
+
+
+def test_a_session_of_handshakes_looks_for_those_of_replaced_programs_and_rests() -> None:
+    now_s = [100.0]
+    executed, sweeps = Executed({7}), Sweeps(lambda: now_s[0])
+    assert not polled(executed, sweeps)
+    executed.note(8, 1)
+    assert not polled(executed, sweeps)
+    executed.note(7, 1)
+    assert polled(executed, sweeps)
+    assert not polled(executed, sweeps)
+    with sweeps.sweep(executed):
+        now_s[0] += 1
+    executed.note(7, 1)
+    assert not polled(executed, sweeps)
+    now_s[0] += 50
+    assert polled(executed, sweeps)
 
 
 def test_processes_that_are_gone_are_forgotten_in_the_end() -> None:
