@@ -56,10 +56,10 @@ class Running:
 
     def count(self, alive: Callable[[int], bool] = exists, executed: Executed = NOT_KNOWN) -> int:
         """Count the calls that run now; those of processes that aren't alive are taken out and added to `lost`. So are those of
-        Go programs that their processes don't run any more."""
-        running, lost = self._slots.free_ended(alive)
+        programs that their processes don't run any more."""
+        running, lost = self._slots.free_ended(alive, executed)
         self.lost += lost
-        return running + self._count_overflow(alive) + self._count_goroutines(alive, executed)
+        return running + self._count_overflow(alive, executed) + self._count_goroutines(alive, executed)
 
     @property
     def left(self) -> int:
@@ -75,7 +75,8 @@ class Running:
 
     def make_room(self, refused: int, executed: Executed = NOT_KNOWN) -> None:
         """To be called several times a second: takes out the calls of processes that have ended where there was no room for
-        more calls since it did so last, and where a target runs another program now. `refused` calls found no room so far."""
+        more calls since it did so last, and where a target, perhaps one of Go, runs another program now: of others few calls
+        can be left. `refused` calls found no room so far."""
         anew = self._goroutines and self._sweeps.are_wanted(executed)
         if (refused != self._refused or anew) and self._sweeps.are_rested():
             self._refused = refused
@@ -110,13 +111,14 @@ class Running:
             return True
         return any(abi.StartKey.from_buffer_copy(key).operation in operations for key, _ in self._overflow.items())
 
-    def _count_overflow(self, alive: Callable[[int], bool]) -> int:
+    def _count_overflow(self, alive: Callable[[int], bool], executed: Executed) -> int:
         running = 0
-        for key, _ in self._overflow.items():
+        for key, raw in list(self._overflow.items()):
             pid = abi.StartKey.from_buffer_copy(key).tgid
-            if alive(pid):
+            program_ns = executed.at_ns(pid) if alive(pid) else _FOREVER_NS
+            if not _is_before(abi.Start.from_buffer_copy(raw), program_ns):
                 running += 1
-            else:
+            elif _is_before_still(self._overflow, key, abi.Start, program_ns):
                 self.lost += self._drop_from_overflow(key, pid)
         return running
 
@@ -136,8 +138,9 @@ class InFlight:
         self._holdings.of[slot_of(pid)].entries[table] -= entries
 
     def running(self, alive: Callable[[int], bool] = exists, executed: Executed = NOT_KNOWN) -> list[abi.Handshake]:
-        """The handshakes in flight; those of processes that aren't alive are closed, and the slots of their calls freed. So are
-        those that began in a program that their process doesn't run any more."""
+        """The handshakes in flight; those of processes that aren't alive are closed, and the slots of their calls freed. Those
+        that began in a program that their process doesn't run any more are closed, too; the slots of their calls, which don't
+        keep when these began, are freed when the process ends or calls at the same place."""
         self._calls.free_ended(alive)
         running: list[abi.Handshake] = []
         over: Counter[int] = Counter()
@@ -148,7 +151,7 @@ class InFlight:
                 program_ns = executed.at_ns(pid) if alive(pid) else _FOREVER_NS
                 if not _is_before(handshake, program_ns):
                     running += [] if ended else [handshake]
-                elif _take_out(table, key, program_ns):
+                elif _is_before_still(table, key, abi.Handshake, program_ns) and table.delete(key):
                     self.cut_off += not ended
                     over[pid] += table is self._handshakes
         for pid, entries in over.items():
@@ -156,12 +159,13 @@ class InFlight:
         return running
 
 
-def _is_before(handshake: abi.Handshake, program_ns: int) -> bool:
+def _is_before(entry: abi.Handshake | abi.Start, program_ns: int) -> bool:
     """Whether it is one of a program that its process ran before that time. One that is just being made has no time yet."""
-    return program_ns == _FOREVER_NS or 0 < handshake.began_ns < program_ns
+    return program_ns == _FOREVER_NS or 0 < entry.began_ns < program_ns
 
 
-def _take_out(table: LoadedMap, key: bytes, program_ns: int) -> bool:
-    """Whether the handshake was there: the new program may have one by now whose connection lies at the same address."""
+def _is_before_still(table: LoadedMap, key: bytes, kind: type[abi.Handshake | abi.Start], program_ns: int) -> bool:
+    """Whether the entry is there yet: the new program may have one by now whose connection, or stack, lies at the same
+    address."""
     value = table.lookup(key)
-    return value is not None and _is_before(abi.Handshake.from_buffer_copy(value), program_ns) and table.delete(key)
+    return value is not None and _is_before(kind.from_buffer_copy(value), program_ns)

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running calls in slots, as bpf/common/slots.bpf.h keeps them: reads the table in place, and frees the slots of processes that
-have ended."""
+have ended, or that run another program now."""
 
 from __future__ import annotations
 
 import ctypes
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ssllatency import abi
+from ssllatency.engines.bpf.executed import NOT_KNOWN, Executed
 from ssllatency.engines.bpf.words import memory_of
 
 _TAG = struct.Struct("<Q")
@@ -45,6 +46,7 @@ class Slots:
     def __init__(self, memory: ctypes.Structure) -> None:
         self._memory = memory
         self._size = ctypes.sizeof(memory.slots[0])
+        self._over: set[tuple[int, int, int]] = set()  # slots with their tags and times
 
     def used(self) -> list[tuple[int, int]]:
         """The tags of the slots in use, each after its slot's number. A slot that was used keeps all but its tag, so that most
@@ -61,11 +63,26 @@ class Slots:
         if self._memory.slots[number].tag == tag:
             self._memory.slots[number].tag = 0
 
-    def free_ended(self, alive: Callable[[int], bool]) -> tuple[int, int]:
-        """Frees the slots of processes that aren't alive; how many remain in use, and how many it freed."""
+    def free_ended(self, alive: Callable[[int], bool], executed: Executed = NOT_KNOWN) -> tuple[int, int]:
+        """Frees the slots of processes that aren't alive, and of calls from before their process `executed` its program; how
+        many remain in use, and how many it freed. Only slots that keep when their calls began may be asked for the latter."""
         used = self.used()
-        gone = {pid for pid in {process_of(tag) for _, tag in used} if not alive(pid)}
-        ended = [(number, tag) for number, tag in used if process_of(tag) in gone]
+        pids = {process_of(tag) for _, tag in used}
+        gone = {pid for pid in pids if not alive(pid)}
+        over = self._over_still(used, {pid: at_ns for pid in pids - gone if (at_ns := executed.at_ns(pid))})
+        ended = [(number, tag) for number, tag in used if process_of(tag) in gone or number in over]
         for number, tag in ended:
             self.free(number, tag)
         return len(used) - len(ended), len(ended)
+
+    def _over_still(self, used: list[tuple[int, int]], programs_ns: Mapping[int, int]) -> set[int]:
+        """The slots of calls that began before those times of their processes, if they were found the last time, too: a slot
+        that is just being taken has the time of another call in it yet."""
+        over = {
+            (number, tag, began_ns)
+            for number, tag in used
+            if (program_ns := programs_ns.get(process_of(tag), 0))
+            and 0 < (began_ns := self._memory.slots[number].began_ns) < program_ns
+        }
+        still, self._over = over & self._over, over - self._over
+        return {number for number, _, _ in still}

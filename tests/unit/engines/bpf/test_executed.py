@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 from ssllatency import abi
 from ssllatency.engines.bpf.executed import Executed, Sweeps
 from ssllatency.engines.bpf.process_slots import slot_of
-from ssllatency.engines.bpf.running import InFlight
+from ssllatency.engines.bpf.running import InFlight, Running
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 
 NOBODY = 4_194_304  # no PID is that large
@@ -124,14 +124,17 @@ class Table:
 
 
 class Loaded:
-    """An object with the tables of handshakes."""
+    """An object with the tables of handshakes, and that of calls that found no slot."""
 
     def __init__(self) -> None:
-        self.tables = {"handshakes": Table(), "excess_handshakes": Table()}
+        self.tables = {name: Table() for name in ("handshakes", "excess_handshakes", "overflow")}
         self.sections: dict[str, Any] = {}
 
     def map(self, name: str, *_sizes: int) -> Table:
         return self.tables[name]
+
+    def has_map(self, name: str) -> bool:
+        return name in self.tables
 
     def live_section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
         return self.sections.setdefault(name, kind())  # type: ignore[no-any-return]
@@ -170,3 +173,46 @@ def test_a_handshake_that_began_meanwhile_at_the_same_address_stays() -> None:
     assert in_flight.running(lambda _: True, executed) == []
     assert in_flight.cut_off == 0
     assert len(handshakes.entries) == 1
+
+
+def calls_without_a_slot(loaded: Loaded, *calls: tuple[int, int]) -> None:
+    """Calls in the place behind the table, each a process and when it began."""
+    for number, (pid, began_ns) in enumerate(calls):
+        key = abi.StartKey(stack=number, tgid=pid)
+        loaded.tables["overflow"].entries[bytes(key)] = bytes(abi.Start(tag=1, began_ns=began_ns))
+
+
+def test_calls_of_the_program_before_that_found_no_slot_are_lost() -> None:
+    loaded, executed = Loaded(), Executed()
+    running = Running(loaded, abi.Counters())  # type: ignore[arg-type]
+    shares = loaded.sections["shares"].of
+    shares[slot_of(7)] = shares[slot_of(9)] = 10
+    executed.note(7, 100)
+    calls_without_a_slot(loaded, (7, 99), (7, 100), (8, 99), (9, 99))
+    assert running.count(lambda pid: pid != 9, executed) == 2
+    assert running.lost == 2
+    assert (shares[slot_of(7)], shares[slot_of(9)]) == (9, 9)
+    assert len(loaded.tables["overflow"].entries) == 2
+
+
+def test_calls_of_the_program_before_in_slots_are_lost() -> None:
+    loaded, executed = Loaded(), Executed()
+    running = Running(loaded, abi.Counters())  # type: ignore[arg-type]
+    executed.note(7, 100)
+    slots = loaded.sections["starts"].slots
+    for number, began_ns in enumerate([99, 100]):
+        slots[number].tag, slots[number].began_ns = 1 << 63 | 7 << abi.Tag.TGID, began_ns
+    assert [running.count(lambda _: True, executed) for _ in range(3)] == [2, 1, 1]
+    assert running.lost == 1
+
+
+def test_a_call_that_began_meanwhile_at_the_same_place_runs_on() -> None:
+    loaded, executed = Loaded(), Executed()
+    running = Running(loaded, abi.Counters())  # type: ignore[arg-type]
+    executed.note(7, 100)
+    calls_without_a_slot(loaded, (7, 99))
+    loaded.tables["overflow"].read = list(loaded.tables["overflow"].entries.items())
+    calls_without_a_slot(loaded, (7, 101))
+    assert running.count(lambda _: True, executed) == 0
+    assert running.lost == 0
+    assert len(loaded.tables["overflow"].entries) == 1

@@ -9,6 +9,7 @@ import random
 import pytest
 
 from ssllatency import abi
+from ssllatency.engines.bpf.executed import Executed
 from ssllatency.engines.bpf.running import CallTable, StartTable
 from ssllatency.engines.bpf.slots import Slots, operation_of, process_of
 from ssllatency.engines.bpf.words import memory_of
@@ -52,6 +53,21 @@ def test_a_slot_that_is_another_calls_by_now_is_left() -> None:
     table.slots[3].tag = now = tag_of(8, 1, 16)
     Slots(table).free(3, tag_of(7, 1, 16))
     assert table.slots[3].tag == now
+
+
+def test_calls_of_the_program_before_are_over_when_they_are_seen_again() -> None:
+    """At the first look one may be of a slot that was just taken, with the time of the call that had it before."""
+    table, executed = StartTable(), Executed()
+    executed.note(7, 100)
+    for number, (pid, began_ns) in enumerate([(7, 99), (7, 100), (8, 99), (7, 98), (7, 97), (7, 0)]):
+        table.slots[number].tag, table.slots[number].began_ns = tag_of(pid, 1, number), began_ns
+    slots = Slots(table)
+    assert slots.free_ended(lambda _: True, executed) == (6, 0)
+    table.slots[3].began_ns = 101
+    table.slots[4].tag = 0
+    assert slots.free_ended(lambda _: True, executed) == (4, 1)
+    assert [number for number, _ in slots.used()] == [1, 2, 3, 5]
+    assert slots.free_ended(lambda _: True, executed) == (4, 0)
 
 
 def test_the_most_that_a_tag_can_say_is_read_back() -> None:
