@@ -98,7 +98,8 @@ class LateFiles:
                 self._notes.say_when(pid, mapping.path, mapping.at_ns)
 
     def _extended(self, images: Iterable[TracedImage], opened: ExitStack) -> dict[str, int]:
-        """Attaches these images; their numbers by file, of those that were. If any were, the files stay open from then on."""
+        """Attaches these images; their numbers by file, of those that were. If any were, the files stay open from then on, also
+        where the kernel refuses another part after that: an image is known by the number of its file's descriptor."""
         images = list(images)
         safe = [image for image in map(self._made_safe, images) if image]
         if not safe:
@@ -110,10 +111,10 @@ class LateFiles:
             for image in safe:
                 sentence = f"No other file can be traced by this run: {phrase(error)}. Start it again to have others traced."
                 self._notes.limit(sentence, f"{image.plan.path} {image.pids}")
-        numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
-        if numbers:
-            self._stack.push(opened.pop_all())
-        return numbers
+        finally:
+            if len(self._attachment.images) > first:
+                self._stack.push(opened.pop_all())
+        return {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
 
     def _attached(self, file: MappedFile, number: int) -> None:
         self._seen.trace(file.identity, file.numbers, file.path, number, shared=not self._attachment.has_own_links(number))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -301,6 +302,30 @@ def test_files_that_can_not_be_traced_do_not_stay_open(
     assert closed == ["file"]
     assert session.refused == is_full
     assert any("No other file can be traced by this run" in note for note in session.attachment.notes) == is_full
+
+
+def test_a_file_that_is_attached_stays_open_though_the_kernel_refuses_the_rest(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its functions are, and its handshakes are refused: its image names it by a descriptor's number."""
+    file, new = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    closed = list[str]()
+
+    def extend(images: Sequence[TracedImage]) -> None:
+        session.attachment.images += images
+        raise AttachError("the handshakes were refused.")
+
+    late_files = session._follower._files
+    monkeypatch.setattr(late_files, "_extend", extend)
+    with ExitStack() as opened:
+        opened.callback(closed.append, "file")
+        with pytest.raises(AttachError):
+            late_files.add(OLD, [new], [image_of(new, 50, OLD)], {}, opened)
+    assert closed == []
+    session.close()
+    assert closed == ["file"]
 
 
 def test_one_user_does_not_keep_others_files_from_being_looked_into(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
