@@ -77,7 +77,7 @@ ALLOWED = {
     "host/kernel_text.py": "what its caller names, which is looked at there",
     "engines/cost/run_time.py:statistics_of": PROC,
     "targets/childless.py:can_have_children": PROC,
-    "tracing/allowance.py:host": "the root of this process, which names its file system",
+    "tracing/allowance.py:host": "the roots of this process and of the first one, which name their file systems",
     "tracing/late/files.py:_byte_of": HANDLE,
     "output/html.py:_plain_matplotlib": OWN,
     "tracing/load/matrix.py": OWN,

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
+from contextlib import suppress
 from pathlib import Path
 
 _MOST_USERS = 1024  # that are told apart
+_ROOTS = (Path("/"), Path("/proc/1/root"))  # in a container with the host's processes the other is the host's
 
 
 def owner(descriptor: int) -> tuple[int, int]:
@@ -17,9 +19,13 @@ def owner(descriptor: int) -> tuple[int, int]:
     return status.st_uid, status.st_dev
 
 
-def host() -> tuple[int, int]:
-    """Return the owner of the host's own files."""
-    return 0, Path("/").stat().st_dev
+def host() -> frozenset[tuple[int, int]]:
+    """Return the owners of the host's own files, and of our container's."""
+    devices = set[int]()
+    for root in _ROOTS:
+        with suppress(OSError):  # who may not look at the host's first process sees only what is their own
+            devices.add(root.stat().st_dev)
+    return frozenset((0, device) for device in devices)
 
 
 class Allowance:
@@ -48,10 +54,12 @@ class Allowance:
 
 
 class SharedAllowance:
-    """An amount of which each user may have a quarter. What the `host` uses, which strangers don't choose, is counted by
-    itself, so that nobody takes that away."""
+    """An amount of which each user may have a quarter. What the owners in `host` use, which strangers don't choose, is
+    counted by itself, so that nobody takes that away."""
 
-    def __init__(self, most: float, period_s: float, host: Hashable, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, most: float, period_s: float, host: Collection[Hashable], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._all, self._host = Allowance(most, period_s, clock), host
         self._of_host = Allowance(most, period_s, clock)
         self._of_user = most / 4, period_s, clock
@@ -68,7 +76,7 @@ class SharedAllowance:
             allowance.use(amount)
 
     def _parts(self, user: Hashable) -> tuple[Allowance, ...]:
-        return (self._of_host,) if user == self._host else (self._all, self._of(user))
+        return (self._of_host,) if user in self._host else (self._all, self._of(user))
 
     def _of(self, user: Hashable) -> Allowance:
         if user not in self._users and len(self._users) >= _MOST_USERS:

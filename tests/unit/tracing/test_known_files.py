@@ -13,7 +13,7 @@ import pytest
 
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.tracing import file_facts
-from ssllatency.tracing.allowance import Allowance, SharedAllowance
+from ssllatency.tracing.allowance import Allowance, SharedAllowance, host
 from ssllatency.tracing.file_facts import KnownFiles, NotInspectedError
 
 HEADER = struct.pack("<16s2HI3QI6H", b"\x7fELF\x02\x01", 3, 62, 1, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0)
@@ -51,9 +51,25 @@ def test_what_is_used_up_comes_back_with_time() -> None:
     assert allowance.is_whole
 
 
+def test_in_a_container_the_hosts_own_files_are_those_of_its_first_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own root is the container's. Where that process may not be looked at, there is nothing of the host's to see."""
+    monkeypatch.setattr("ssllatency.tracing.allowance._ROOTS", (tmp_path, Path("/proc/self")))
+    ours, hosts = ((0, folder.stat().st_dev) for folder in (tmp_path, Path("/proc/self")))
+    assert host() == {ours, hosts}
+    shared = SharedAllowance(400, 10.0, host())
+    shared.use((1000, ours[1]), 1000)
+    assert shared.has_room(ours)
+    assert shared.has_room(hosts)
+    assert not shared.has_room((1000, hosts[1]))
+    monkeypatch.setattr("ssllatency.tracing.allowance._ROOTS", (tmp_path, tmp_path / "gone"))
+    assert host() == {ours}
+
+
 def test_no_user_takes_all_and_nobody_takes_the_hosts() -> None:
     now = 0.0
-    shared = SharedAllowance(400, 10.0, "host", lambda: now)
+    shared = SharedAllowance(400, 10.0, {"host"}, lambda: now)
     shared.use("eve", 100)
     assert not shared.has_room("eve")
     assert shared.has_room("bob")
@@ -86,7 +102,7 @@ def test_large_files_that_are_mostly_holes_use_up_nothing(tmp_path: Path) -> Non
 def test_a_file_for_which_there_is_no_room_is_looked_into_later(tmp_path: Path) -> None:
     now = 0.0
     known = KnownFiles(lambda *_: FileFacts(("libssl",)))
-    known._bytes = SharedAllowance(PAGE, 10.0, "host", lambda: now)
+    known._bytes = SharedAllowance(PAGE, 10.0, {"host"}, lambda: now)
     with opened(elf(tmp_path / "first", PAGE)) as first, opened(elf(tmp_path / "server", PAGE, b"ssl/ssl_lib.c\0")) as server:
         assert not known.holds_traced(first, "/tmp/first")
         with pytest.raises(NotInspectedError, match="Too many or too large files") as refused:

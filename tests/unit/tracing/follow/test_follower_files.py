@@ -336,7 +336,7 @@ def test_one_user_does_not_keep_others_files_from_being_looked_into(kernel: Kern
     play(monkeypatch, "open_file", lambda pid, mapping, _: TracedFile("", pid, mapping, (pid,), 7 if pid == OLD else 8))
     kernel.maps = {OLD: [file]}
     session = Session(kernel, [file], Selection(everything=True), sites=None)
-    session._follower._seen.room = SharedAllowance(16, 100.0, "host", lambda: now)
+    session._follower._seen.room = SharedAllowance(16, 100.0, {"host"}, lambda: now)
     session.look()
     for inode in range(100, 110):
         kernel.map(OLD, mapped_file(inode))
