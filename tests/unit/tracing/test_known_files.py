@@ -88,7 +88,16 @@ def test_no_user_takes_all_and_nobody_takes_the_hosts() -> None:
     assert len(shared._users) == 1
 
 
-def test_large_files_that_are_mostly_holes_use_up_nothing(tmp_path: Path) -> None:
+def makes_holes(folder: Path) -> bool:
+    """Whether the file system makes holes, and tells where they are."""
+    with opened(elf(folder / "hole", 1 << 20, b"end")) as fd:
+        return os.lseek(fd, 1 << 16, os.SEEK_DATA) > 1 << 16
+
+
+def test_large_files_that_are_mostly_holes_use_up_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not makes_holes(tmp_path):
+        pytest.skip(f"the file system of {tmp_path} makes no holes, or doesn't tell where they are")
+    monkeypatch.setattr(file_facts, "most_copied", lambda: 1 << 30)  # less where our control group has little memory
     known = KnownFiles(lambda *_: FileFacts(("libssl",)))
     for number in range(16):  # of 1 GiB each
         with opened(elf(tmp_path / f"sparse{number}", 1 << 30)) as fd:
