@@ -83,11 +83,9 @@ class NewFiles:
             if room <= 0:
                 self._notes.refuse(f"{name_of(pid)} has mapped {_TOO_MANY_NEW} it maps from now on aren't inspected.")
                 return
-            user = None if file.descriptor is None else owner(file.descriptor)
-            if not self._seen.room.has_room(user):
+            if not self._seen.room.has_room(_user(file)):
                 self._leave(pid, mapping, f"The processes have mapped {_TOO_MANY_NEW} they map now are inspected later.")
                 continue
-            self._seen.room.use(user, 1)
             yield file
             room -= 1
 
@@ -147,7 +145,7 @@ class NewFiles:
     def _take(self, pid: int, new: Sequence[TracedFile], mapped: Told) -> list[MappedFile]:
         """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again. Returns what the
         process maps once they are planned."""
-        mappings = [file.mapping for file in new]
+        mappings, users = [file.mapping for file in new], [_user(file) for file in new]
         self._note_examined(pid, mappings)
         with ExitStack() as own:
             try:
@@ -155,7 +153,11 @@ class NewFiles:
             except TooManyOpenFiles:
                 self._seen.unexamine(pid, mappings)
                 self._looked_into[pid] -= len(mappings)
+                users.clear()
                 raise
+            finally:
+                for user in users:
+                    self._seen.room.use(user, 1)
 
     def _taken(self, pid: int, new: Sequence[TracedFile], mapped: Told, own: ExitStack) -> list[MappedFile]:
         mappings = [file.mapping for file in new]
@@ -195,6 +197,10 @@ class NewFiles:
 
     def _refuse(self, pid: int, error: SsllatencyError) -> None:
         self._notes.refuse(f"{name_of(pid)} maps a file that can't be inspected: {error}")
+
+
+def _user(file: TracedFile) -> tuple[int, int] | None:
+    return None if file.descriptor is None else owner(file.descriptor)
 
 
 def plan_of(file: TracedFile, source: PlanSource) -> FilePlan | None:

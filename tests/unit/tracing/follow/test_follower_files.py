@@ -9,13 +9,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.tracing.follow.following import NEW, OLD, Kernel, Session, image_of, mapped_file, play
 
 from ssllatency.engines.base import AttachError, TooManyFilesError, TracedImage
 from ssllatency.engines.follow.mappings import MappingNotice
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, TooManyOpenFiles
 from ssllatency.probes.plan import FilePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, FileVersion, MappedFile, Selection, TracedFile
 from ssllatency.tracing.allowance import Allowance, SharedAllowance
@@ -326,6 +327,33 @@ def test_a_file_that_is_attached_stays_open_though_the_kernel_refuses_the_rest(
     assert closed == []
     session.close()
     assert closed == ["file"]
+
+
+def test_only_files_that_are_looked_into_use_up_what_there_is_room_for(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that wait for the next look, nor those for which no descriptor was left."""
+    file, opens, refuse = mapped_file(11), new_files.open_images, True
+    monkeypatch.setattr(new_files, "owner", lambda _: "eve")
+    play(monkeypatch, "open_file", lambda pid, mapping, _: TracedFile("", pid, mapping, (pid,), 7))
+
+    def open_images(*arguments: Any) -> tuple[TracedImage, ...]:
+        nonlocal refuse
+        if refuse:
+            refuse = False
+            raise TooManyOpenFiles("libssl.so.3")
+        return opens(*arguments)
+
+    monkeypatch.setattr(new_files, "open_images", open_images)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(everything=True), sites=None)
+    session.look()
+    room = session._follower._seen.room = SharedAllowance(4000, 100.0, {"host"}, lambda: 1.0)
+    for inode in range(100, 120):
+        kernel.map(OLD, mapped_file(inode))
+    for _ in range(2):
+        session.look()
+    assert not refuse
+    assert len(session.extended) == 20
+    assert room._of("eve").left == 1000 - 20
 
 
 def test_one_user_does_not_keep_others_files_from_being_looked_into(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
