@@ -360,7 +360,7 @@ class Follower:
         self._waiting.looked &= present
         self._links.keep(present)
         self._new_files.keep(present)
-        self._waiting.add_new((present - self._waiting.looked) if sees else present)
+        self._waiting.add_new(sorted(present - self._waiting.looked if sees else present))
 
     def _present(self) -> set[int]:
         if self._resolved.everyone:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -130,13 +131,14 @@ class NewFiles:
             self._notes.refuse(sentence, what)
             self._seen.dismiss(pid, mapping)
 
-    def due(self) -> set[int]:
-        """The processes of which files weren't looked into, once it is time to try that again."""
+    def due(self) -> list[int]:
+        """The processes of which files weren't looked into, once it is time to try that again, in an order that nobody can
+        choose: the first ones take what has come back by then."""
         now = time.monotonic()
         if now < self._again_s:
-            return set()
+            return []
         due, self._left, self._again_s = self._left, set(), now + _AGAIN_S
-        return {pid for pid in due if exists(pid)}
+        return random.sample(present := [pid for pid in due if exists(pid)], len(present))
 
     def _holds_traced(self, file: TracedFile) -> bool:
         assert file.descriptor is not None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from ssllatency.engines.follow.mappings import MappingNotice
 from ssllatency.tracing.late.files import Told
@@ -66,9 +66,9 @@ class WaitingProcesses:
         """Puts a process on the list that was looked at, with these of what it has mapped and what it has mapped since."""
         self._told[pid] = mapped | self._told.get(pid, {})
 
-    def add_new(self, pids: Collection[int]) -> None:
-        """Puts those on the list that aren't there yet, as many as there is room for."""
-        for pid in sorted(set(pids) - self._told.keys())[: _MOST_WAITING - len(self._told)]:
+    def add_new(self, pids: Iterable[int]) -> None:
+        """Puts those on the list that aren't there yet, in this order, as many as there is room for."""
+        for pid in [pid for pid in pids if pid not in self._told][: _MOST_WAITING - len(self._told)]:
             self._told[pid] = {}
 
     def hear(self, mapping: MappingNotice) -> None:

@@ -23,6 +23,7 @@ from ssllatency.tracing.allowance import Allowance, SharedAllowance
 from ssllatency.tracing.file_facts import NotInspectedError
 from ssllatency.tracing.late import files, new_files, notes
 from ssllatency.tracing.late.new_files import NewFiles
+from ssllatency.tracing.late.waiting import WaitingProcesses
 
 
 @pytest.mark.parametrize(("there", "late"), [(22, {NEW}), (44, {NEW}), (None, {NEW})])
@@ -327,6 +328,19 @@ def test_a_file_that_is_attached_stays_open_though_the_kernel_refuses_the_rest(
     assert closed == []
     session.close()
     assert closed == ["file"]
+
+
+def test_whose_files_there_was_no_room_for_have_their_turn_in_no_order(kernel: Kernel) -> None:
+    """Else those with the lowest PIDs take each time what has come back."""
+    session, pids = Session(kernel, [mapped_file(11)], Selection(everything=True)), range(200, 300)
+    kernel.maps = {pid: [] for pid in pids}
+    tried = session._follower._new_files
+    tried._left = set(pids)
+    waiting = WaitingProcesses()
+    waiting.add_new(tried.due())
+    assert waiting.first(1000) != list(pids)
+    assert sorted(waiting.first(1000)) == list(pids)
+    assert tried.due() == []
 
 
 def test_only_files_that_are_looked_into_use_up_what_there_is_room_for(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
