@@ -39,12 +39,13 @@ class TooManyOpenFiles(SsllatencyError):
 
 class Unforeseen(SsllatencyError):
     """An exception that nobody has foreseen, a defect, about one of many processes or files: what it says ends nothing but what
-    is done for that one."""
+    is done for that one. `words` are the exception's own."""
 
     def __init__(self, error: Exception) -> None:
         text = " ".join(str(error).split())[:_LONGEST_TEXT]
         words = f"{type(error).__name__}: {text}" if text else type(error).__name__
         super().__init__(f"{words}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened).")
+        self.words = words
 
 
 @contextmanager

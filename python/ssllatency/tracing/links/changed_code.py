@@ -20,7 +20,14 @@ from typing import NamedTuple
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS, decide
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf import kernel
-from ssllatency.errors import SsllatencyError, TooManyOpenFiles, Unforeseen, about_one_of_many, raise_if_too_many
+from ssllatency.errors import (
+    TRACEBACK,
+    SsllatencyError,
+    TooManyOpenFiles,
+    Unforeseen,
+    about_one_of_many,
+    raise_if_too_many,
+)
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
 from ssllatency.targets import (
@@ -45,14 +52,22 @@ _WHY = {
     CodeState.CHANGED: "has changed the code of {path} in its own memory, where a probe could crash it",
     CodeState.UNPROBED: "maps the code of {path} writable or shared, where the kernel sets no probe",
     CodeState.OFF: "{reason}",
-    CodeState.UNKNOWN: "can't be looked at, which is a defect: please report it",
 }
-# States in which no link may set a probe, not even for somebody else.
-_NEVER = (CodeState.CHANGED, CodeState.OFF, CodeState.UNKNOWN)
+_WHY_DEFECT = "can't be looked at: that is a defect, please report it ({words}; {variable}=1 shows where it happened)"
 OWN_LINKS = (
     "Probes are set in each traced process by itself, so that it gets none; calls that a new child makes before it has its own"
     " may be missed (such children count as traced late)."
 )
+
+
+class _Defect(NamedTuple):
+    """An unforeseen exception, by its words, for which nobody can tell the state of a process's code."""
+
+    words: str
+
+
+_State = CodeState | _Defect
+_States = Mapping[int, Mapping[int, _State]]  # by number of an image and process
 
 
 def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) -> Resolved:
@@ -66,7 +81,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
         return replace(resolved, linking=linking)
     sentence = _sentence(states, resolved.images)
     changed = {
-        number: frozenset(pid for pid, state in of_image.items() if state in _NEVER) for number, of_image in states.items()
+        number: frozenset(pid for pid, state in of_image.items() if _forbids(state)) for number, of_image in states.items()
     }
     endangered = any(changed.values())  # where the kernel sets no probe, a shared link does no harm
     if endangered and arguments.links == "shared":
@@ -105,7 +120,7 @@ def endangered(image: TracedImage) -> str:
     return _sentence(states, (image,)) if states[0] else ""
 
 
-def _states_of_all(images: Sequence[TracedImage], *, everyone: bool) -> dict[int, dict[int, CodeState]]:
+def _states_of_all(images: Sequence[TracedImage], *, everyone: bool) -> dict[int, dict[int, _State]]:
     """By number of an image the processes in which no probe of it may be set: of its own, or of everyone who maps the file."""
     others = _everybody() if everyone else []
     return _states({number: _Whom(image, {*image.pids, *others}, set(image.pids)) for number, image in enumerate(images)})
@@ -141,30 +156,44 @@ class _Code(NamedTuple):
         return code_state(pid, maps, self.numbers, self.path, self.ranges, lambda at, size: os.pread(self.descriptor, size, at))
 
 
-def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, CodeState]]:
+def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, _State]]:
     """Of each image, by its number, those of these processes whose code isn't the file's. The maps of each are read once.
 
     That the kernel sets no probe in it matters of those to trace only. Besides, maps may name another file alike.
     TooManyOpenFiles where a process can't be looked at for that: then no probe may be set.
     """
-    states: dict[int, dict[int, CodeState]] = defaultdict(dict)
+    states: dict[int, dict[int, _State]] = defaultdict(dict)
     with ExitStack() as stack:
         opened = {number: code for number, those in whom.items() if (code := _opened(those.image, stack))}
         for pid in sorted({pid for those in whom.values() for pid in those.pids} if opened else ()):
             maps = read_maps(pid)
             for number, code in opened.items():
                 state = _state(code, pid, maps) if pid in whom[number].pids else None
-                if state in _NEVER or (state is CodeState.UNPROBED and pid in whom[number].traced):
+                if state is not None and (_forbids(state) or (state is CodeState.UNPROBED and pid in whom[number].traced)):
                     states[number][pid] = state
     return states
 
 
-def _state(code: _Code, pid: int, maps: bytes) -> CodeState | None:
+def _state(code: _Code, pid: int, maps: bytes) -> _State | None:
     """The state of the code in a process, OFF where it has opted out."""
-    with suppress(Unforeseen), about_one_of_many():
-        state = code.state(pid, maps)
-        return CodeState.OFF if state and has_opted_out(pid) else state
-    return CodeState.UNKNOWN
+    try:
+        with about_one_of_many():
+            state = code.state(pid, maps)
+            return CodeState.OFF if state and has_opted_out(pid) else state
+    except Unforeseen as error:
+        return _Defect(error.words)
+
+
+def _forbids(state: _State) -> bool:
+    """Whether no link may set a probe, not even for somebody else."""
+    return state in (CodeState.CHANGED, CodeState.OFF) or isinstance(state, _Defect)
+
+
+def _why(pid: int, state: _State, path: str) -> str:
+    """Return why a process gets no probe in the file at the path."""
+    if isinstance(state, _Defect):
+        return _WHY_DEFECT.format(words=state.words, variable=TRACEBACK)
+    return _WHY[state].format(path=path, reason=_why_off(pid) if state is CodeState.OFF else "")
 
 
 def _why_off(pid: int) -> str:
@@ -189,22 +218,23 @@ def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
     return _Code(descriptor, image.plan.path, numbers, ranges) if numbers else None
 
 
-def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[TracedImage, ...]) -> str:
+def _sentence(states: _States, images: tuple[TracedImage, ...]) -> str:
     """Return who isn't traced, and why."""
     whose: dict[int, list[str]] = defaultdict(list)
     for number, of_image in states.items():
         for pid, state in of_image.items():
-            off = _why_off(pid) if state is CodeState.OFF else ""
-            reason = _WHY[state].format(path=images[number].plan.path, reason=off)
+            reason = _why(pid, state, images[number].plan.path)
             whose[pid] += [reason] if reason not in whose[pid] else []
     said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]
     said += [f"{len(whose) - _MOST_NAMED} more processes do the same"] if len(whose) > _MOST_NAMED else []
     return f"{'; '.join(said)}: no probe is set there."
 
 
-def _remedy(states: Mapping[int, Mapping[int, CodeState]]) -> str:
+def _remedy(states: _States) -> str:
     """Return what would let the processes be traced."""
     off = {pid for of_image in states.values() for pid, state in of_image.items() if state is CodeState.OFF}
+    if not off and all(isinstance(state, _Defect) for of_image in states.values() for state in of_image.values()):
+        return "none can be until that defect is cured"
     if not off:
         return "restart it without what patches it"
     return f"restart it without {VARIABLE}" if any(map(has_variable, off)) else f"remove its line from {NEVER} to trace it"
@@ -215,9 +245,7 @@ def _name(pid: int) -> str:
     return f"{process.comm if process else 'a process that has ended'} (PID {pid})"
 
 
-def _targets(
-    targets: Iterable[Target], images: tuple[TracedImage, ...], states: Mapping[int, Mapping[int, CodeState]]
-) -> tuple[Target, ...]:
+def _targets(targets: Iterable[Target], images: tuple[TracedImage, ...], states: _States) -> tuple[Target, ...]:
     """The targets that are left, with the libraries in which they are traced."""
 
     def left() -> Iterator[Target]:

@@ -109,16 +109,31 @@ def test_who_is_named_in_the_hosts_file_is_told_how_to_be_traced(monkeypatch: py
     assert remedy == "remove its line from /etc/ssllatency/never to trace it"
 
 
+def test_a_defect_is_told_with_its_words_and_not_as_the_processes_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSLLATENCY_TRACEBACK", raising=False)
+    image = TracedImage(FilePlan("/lib/libssl.so.3", "", "", "libssl", (), ()), "/lib/libssl.so.3", PIDS)
+    state = changed_code._state(Mock(state=Mock(side_effect=IndexError("list {index} out of range"))), PIDS[0], b"")
+    assert state
+    assert changed_code._sentence({0: {PIDS[0]: state}}, (image,)) == (
+        f"a process that has ended (PID {PIDS[0]}) can't be looked at: that is a defect, please report it (IndexError: list"
+        " {index} out of range; SSLLATENCY_TRACEBACK=1 shows where it happened): no probe is set there."
+    )
+    assert changed_code._remedy({0: {PIDS[0]: state}}) == "none can be until that defect is cured"
+    both = {0: {PIDS[0]: state, PIDS[1]: CodeState.CHANGED}}
+    assert changed_code._remedy(both) == "restart it without what patches it"
+
+
 def test_where_nobody_can_tell_whether_a_process_has_opted_out_it_gets_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(*_: object) -> None:
-        raise IndexError
+        raise IndexError("list index out of range")
 
     monkeypatch.delenv("SSLLATENCY_TRACEBACK", raising=False)
     code = Mock(state=lambda *_: CodeState.SAME)
     monkeypatch.setattr(changed_code, "has_opted_out", lambda _: False)
     assert changed_code._state(code, PIDS[0], b"") is CodeState.SAME
     monkeypatch.setattr(changed_code, "has_opted_out", odd)
-    assert changed_code._state(code, PIDS[0], b"") is CodeState.UNKNOWN
-    assert CodeState.UNKNOWN in changed_code._NEVER
+    state = changed_code._state(code, PIDS[0], b"")
+    assert state
+    assert changed_code._forbids(state)
     monkeypatch.setattr(changed_code, "opt_out_reason", odd)
     assert changed_code._why_off(PIDS[0]) == "has opted out"
