@@ -63,11 +63,12 @@ class _Reader:
         return content
 
     def next_data(self, offset: int) -> int:
-        """The place of the first byte from there on that isn't in a hole of the file, where the file system tells."""
+        """The place of the first byte from there on that isn't in a hole of the file, where the file system tells. Never one
+        before it, which a file system in user space may say: whoever reads on from there would read for ever."""
         try:
-            return os.lseek(self._fd, offset, os.SEEK_DATA)
+            return max(offset, os.lseek(self._fd, offset, os.SEEK_DATA))
         except (OSError, OverflowError) as error:  # ENXIO: none is left
-            return self.size if isinstance(error, OSError) and error.errno == errno.ENXIO else offset
+            return max(offset, self.size) if isinstance(error, OSError) and error.errno == errno.ENXIO else offset
 
 
 def shows(fd: int, signs: Signs) -> bool:

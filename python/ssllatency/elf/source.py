@@ -184,7 +184,7 @@ def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
     """[start, end) of each stretch of data between the file's holes; the whole file on a file system without holes."""
     end = 0
     while end < size:
-        start = _seek(fd, end, os.SEEK_DATA, end)
+        start = max(end, _seek(fd, end, os.SEEK_DATA, end))  # a file system in user space may lead back
         if start >= size:
             return
         end = max(start + 1, min(size, _seek(fd, start, os.SEEK_HOLE, size)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
+from ssllatency.elf import quick_look
 from ssllatency.elf.image import Image
 from ssllatency.elf.quick_look import Signs, look, shows
-from ssllatency.elf.source import CHUNK
+from ssllatency.elf.source import CHUNK, read_through
 from ssllatency.probes.signs import QUICK
 from ssllatency.stacks.implementations import tls_inside
 from ssllatency.stacks.registry import libraries_in
@@ -117,3 +119,27 @@ def test_holes_are_not_read_and_what_lies_behind_them_is(tmp_path: Path) -> None
             shown, read_bytes = look(file.fileno(), SIGNS)
         assert shown is found
         assert read_bytes < 8 * CHUNK
+
+
+@pytest.mark.parametrize("size", [8 * CHUNK, 1], ids=["back to data", "back to an end"])
+def test_who_says_where_data_is_leads_nobody_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """A file system in user space may answer with a place before the one that was asked for, or with another size."""
+    asked = []
+
+    def answered(_fd: int, offset: int, whence: int) -> int:
+        asked.append(offset)
+        assert len(asked) < 100, "it goes round"
+        if whence == os.SEEK_DATA and size == 1:
+            raise OSError(errno.ENXIO, "no data")
+        return 0 if whence == os.SEEK_DATA else offset + CHUNK
+
+    path = tmp_path / "holes"
+    path.write_bytes(b"\x7fELF\x02\x01".ljust(64, b"\0") + bytes(8 * CHUNK - 64))
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        sizes = iter([status.st_size])
+        monkeypatch.setattr(os, "lseek", answered)
+        with monkeypatch.context() as patch:
+            patch.setattr(quick_look._Reader, "size", property(lambda _: next(sizes, size)))
+            assert look(file.fileno(), SIGNS)[1] < status.st_size + CHUNK
+        assert read_through(file.fileno(), status.st_size)[1] == (0 if size == 1 else status.st_size)
