@@ -23,7 +23,6 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +52,8 @@ _MADE_UP = {
     0x42494E4D: "binfmt_misc",
 }
 _FUSE = 0x65735546
-_MOUNT = re.compile(rb"^(\d+) \d+ (\d+):(\d+) [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) ", re.MULTILINE)
+_MOUNT = rb" [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) "  # a line of mountinfo behind its numbers
+_MOST_MOUNTS = 32  # that a path leads into, of each of which the lists are read
 _MOST_LINKS = 40  # as the kernel has it
 
 
@@ -157,32 +157,45 @@ def _served(path: str) -> NotRegular:
 
 
 class Mounts:
-    """The mounts that a process sees, given as its folder below /proc: read when they are first asked for."""
+    """The mounts that a process sees, given as its folder below /proc, for one look-up below its root."""
 
     def __init__(self, process: str | Path) -> None:
-        self._process = Path(process)
+        self._lists = {Path(process) / "mountinfo", Path("/proc/self/mountinfo")}
+        self._left = _MOST_MOUNTS
 
-    def is_served(self, handle: int) -> bool:
-        """Whether a program serves the file system that a handle is in, or nobody can tell, as of a mount that has come
-        meanwhile. The file system isn't asked."""
-        major, minor, _ = status_now(f"/proc/self/fd/{handle}").identity
-        if major:  # a disk's
+    def is_served(self, handle: int, above: int | None = None) -> bool:
+        """Whether a program serves the file system that a handle is in, or nobody can tell, as of a mount that isn't listed, or
+        of one too many. The file system isn't asked. `above` is another open handle, whose file system no program serves.
+
+        The lists are read anew for each mount: while the handle is open, no other mount or file system can have the numbers of
+        its own, but one that was listed before may have had them."""
+        number = _mount_of(handle)
+        if above is not None and number == _mount_of(above) != -1:
             return False
+        self._left -= 1
+        if self._left < 0:
+            return True
+        major, minor, _ = status_now(f"/proc/self/fd/{handle}").identity
+        listed = self._read()
         # The mount of a root that chroot made isn't listed for its process: another one of that device may be.
-        kind = self._kinds.get((_mount_of(handle),)) or self._kinds.get((major, minor))
+        kind = _kind_in(listed, rb"%d \d+ \d+:\d+" % number) or _kind_in(listed, rb"\d+ \d+ %d:%d" % (major, minor))
         if kind is None:
-            return bool(self._kinds)
-        return kind in (b"fuse", b"fuseblk") or kind.startswith(b"fuse.")
+            return bool(listed) and not major  # a disk's has a major number
+        return kind.partition(b".")[0] in (b"fuse", b"fuseblk")  # the latter is of a disk, too
 
-    @cached_property
-    def _kinds(self) -> dict[tuple[int, ...], bytes]:
-        """The kinds of file systems by the number of the mount, and by the device."""
-        kinds: dict[tuple[int, ...], bytes] = {}
-        for process in {self._process, Path("/proc/self")}:
+    def _read(self) -> bytes:
+        """The lists of the process and of our own."""
+        texts = []
+        for path in self._lists:
             with suppress(OSError):
-                for number, major, minor, kind in _MOUNT.findall((process / "mountinfo").read_bytes()):
-                    kinds |= {(int(number),): kind, (int(major), int(minor)): kind}
-        return kinds
+                texts.append(path.read_bytes())
+        return b"".join(texts)
+
+
+def _kind_in(listed: bytes, numbers: bytes) -> bytes | None:
+    """The kind of the file system of the mount with these numbers; None where none is listed."""
+    match = re.search(rb"^" + numbers + _MOUNT, listed, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _mount_of(handle: int) -> int:
@@ -197,7 +210,7 @@ def _close_all(handles: Iterable[int]) -> None:
         os.close(handle)
 
 
-def walk_watching(folder: int, path: str, is_served: Callable[[int], bool]) -> int:
+def walk_watching(folder: int, path: str, is_served: Callable[[int, int], bool]) -> int:
     """A handle on a path below the folder, which is / for its links: found folder by folder, of which none may be served by a
     program. NotRegular where one is."""
     with ExitStack() as opened:
@@ -212,7 +225,7 @@ def walk_watching(folder: int, path: str, is_served: Callable[[int], bool]) -> i
             if name in ("", ".", ".."):
                 continue
             above.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above[-1]))
-            if is_served(above[-1]):
+            if is_served(above[-1], above[-2]):
                 raise _served(path)
             if stat.S_ISLNK(os.fstat(above[-1]).st_mode):
                 leads_to, links = os.readlink("", dir_fd=above[-1]), links + 1

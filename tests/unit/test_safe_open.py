@@ -189,7 +189,7 @@ def test_a_debug_file_that_would_be_opened_has_come(root: Path) -> None:
     assert stat_regular_below(root, str(place.relative_to(root))).st_size == 7
 
 
-def proc_is_served(handle: int) -> bool:
+def proc_is_served(handle: int, _above: int = -1) -> bool:
     return safe_open.file_system_of(handle) == 0x9FA0
 
 
@@ -247,6 +247,9 @@ def test_nothing_is_looked_up_below_what_a_program_serves(tmp_path: Path, monkey
     assert opened[-1] == "proc"
 
 
+KINDS = {"proc": False, "fuse": True, "fuse.sshfs": True, "fuseblk": True, "fuseblk.ntfs": True, "fusectl": False}.items()
+
+
 def test_mounts_are_told_by_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(text: str) -> safe_open.Mounts:
         monkeypatch.setattr(Path, "read_bytes", lambda _: text.encode())
@@ -256,7 +259,7 @@ def test_mounts_are_told_by_the_kernels_list(tmp_path: Path, monkeypatch: pytest
         number, status = safe_open._mount_of(made_up.fileno()), os.fstat(made_up.fileno())
         device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
         by_number, by_device = f"{number} 1 0:999999", f"999999 1 {device}"
-        for kind, served in (("proc", False), ("fuse", True), ("fuse.sshfs", True), ("fuseblk", True), ("fusectl", False)):
+        for kind, served in KINDS:
             for known in (by_number, by_device):
                 line = f"{known} /a\\040b /p\rr rw,nosuid shared:5 master:1 - {kind} x rw\n"
                 assert told(line).is_served(made_up.fileno()) == served
@@ -271,6 +274,55 @@ def test_another_mount_of_a_process_is_entered_if_no_program_serves_it(monkeypat
     assert stat_below("/proc/self/root", "/proc/version").st_mode
     with pytest.raises(NotRegular, match="is not a regular file of a disk"):
         stat_regular_below("/proc/self/root", "/proc/version")
-    monkeypatch.setattr(safe_open.Mounts, "is_served", lambda _, handle: proc_is_served(handle))
+    monkeypatch.setattr(safe_open.Mounts, "is_served", lambda _, handle, _above=-1: proc_is_served(handle))
     with pytest.raises(NotRegular, match="file system in user space"):
         stat_regular_below("/proc/self/root", "/proc/version")
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines of each list of mounts, for a test to fill."""
+    lines: list[str] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda _: "".join(lines).encode())
+    return lines
+
+
+def test_a_program_may_serve_a_file_system_of_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: list[str]
+) -> None:
+    """As ntfs-3g does: the device is the disk's then."""
+    monkeypatch.setattr(safe_open, "status_now", lambda _: safe_open.Status((8, 17, 5), 1, 0, 0))
+    monkeypatch.setattr(safe_open, "_mount_of", lambda _: 412)
+    options = "rw,nosuid,nodev,relatime shared:215"
+    own, another = f"412 29 8:17 / /media/stick {options}", f"413 29 8:17 / /media/stick {options}"
+    behind = "/dev/sdb1 rw,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096\n"
+    root = "29 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw,errors=remount-ro\n"
+    for line, served in (
+        (f"{own} - fuseblk {behind}", True),
+        (f"{another} - fuseblk {behind}", True),
+        (f"{own} - ntfs3 {behind}", False),
+        (f"412 29 0:52 / /media/stick {options} - btrfs {behind}", False),
+        ("", False),
+    ):
+        listed[:] = [root, line]
+        assert safe_open.Mounts(tmp_path).is_served(0) == served, line
+
+
+def test_a_number_of_a_mount_may_be_anothers_by_then(tmp_path: Path, listed: list[str]) -> None:
+    """So the list that was read for one handle says nothing of the next: its mount may have come since."""
+    with Path("/proc/self/stat").open("rb") as made_up:
+        mounts, number = safe_open.Mounts(tmp_path), safe_open._mount_of(made_up.fileno())
+        listed[:] = [f"{number} 1 0:999999 / /a rw - tmpfs x rw\n"]
+        assert not mounts.is_served(made_up.fileno())
+        listed[:] = [f"{number} 1 0:999999 / /a rw - fuse x rw\n"]
+        assert mounts.is_served(made_up.fileno())
+        with Path("/proc/self/maps").open("rb") as above:
+            assert not mounts.is_served(made_up.fileno(), above.fileno())  # no list is read where the mount is the same
+
+
+def test_a_path_leads_into_a_bounded_number_of_mounts(tmp_path: Path, listed: list[str]) -> None:
+    with Path("/proc/self/stat").open("rb") as made_up:
+        mounts, number = safe_open.Mounts(tmp_path), safe_open._mount_of(made_up.fileno())
+        listed[:] = [f"{number} 1 0:999999 / /a rw - tmpfs x rw\n"]
+        answers = [mounts.is_served(made_up.fileno()) for _ in range(100)]
+    assert answers == [False] * 32 + [True] * 68
