@@ -55,6 +55,7 @@ _FUSE = 0x65735546
 _MOUNT = rb" [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) "  # a line of mountinfo behind its numbers
 _MOST_MOUNTS = 32  # that a path leads into, of each of which the lists are read
 _MOST_LINKS = 40  # as the kernel has it
+_MOST_NAMES, _MOST_FOLDERS = 512, 128  # looked up for a path, its links' included; held open at once
 
 
 # struct statx: inode, size; changed and modified, each in seconds and ns; device.
@@ -210,13 +211,17 @@ def _close_all(handles: Iterable[int]) -> None:
         os.close(handle)
 
 
+def _too_long(path: str) -> OSError:
+    return OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
 def walk_watching(folder: int, path: str, is_served: Callable[[int, int], bool]) -> int:
     """A handle on a path below the folder, which is / for its links: found folder by folder, of which none may be served by a
-    program. NotRegular where one is."""
+    program. NotRegular where one is. A folder stays open until the path has left it, as nothing else leads back safely."""
     with ExitStack() as opened:
         above = [os.dup(folder)]
         opened.callback(_close_all, above)
-        names, links = deque(path.split("/")), 0
+        names, links, looked_up = deque(path.split("/")), 0, 0
         while names:
             name = names.popleft()
             if name == "..":
@@ -224,13 +229,16 @@ def walk_watching(folder: int, path: str, is_served: Callable[[int, int], bool])
                     os.close(above.pop())
             if name in ("", ".", ".."):
                 continue
+            looked_up += 1
+            if looked_up > _MOST_NAMES or len(above) > _MOST_FOLDERS:
+                raise _too_long(path)
             above.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above[-1]))
             if is_served(above[-1], above[-2]):
                 raise _served(path)
             if stat.S_ISLNK(os.fstat(above[-1]).st_mode):
                 leads_to, links = os.readlink("", dir_fd=above[-1]), links + 1
                 if links > _MOST_LINKS or file_system_of(above[-1]) in _MADE_UP:  # those of /proc lead anywhere
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                    raise _too_long(path)
                 for _ in range(len(above) - 1 if leads_to.startswith("/") else 1):
                     os.close(above.pop())
                 names.extendleft(reversed(leads_to.split("/")))

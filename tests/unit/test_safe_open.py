@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -326,3 +327,45 @@ def test_a_path_leads_into_a_bounded_number_of_mounts(tmp_path: Path, listed: li
         listed[:] = [f"{number} 1 0:999999 / /a rw - tmpfs x rw\n"]
         answers = [mounts.is_served(made_up.fileno()) for _ in range(100)]
     assert answers == [False] * 32 + [True] * 68
+
+
+@pytest.mark.parametrize("way", ["up and down", "links", "deep"])
+def test_a_path_is_walked_for_a_bounded_number_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """However many of them its links hold, and with a bounded number of descriptors."""
+    folders, opened, held = tmp_path, 0, 0
+    for _ in range(200):
+        folders /= "a"
+    folders.mkdir(parents=True)
+    for number in range(6):
+        (tmp_path / f"link{number}").symlink_to("a/../" * 100 + f"link{number + 1}")
+    path = {"up and down": "a/../" * 600 + "a", "links": "link0", "deep": "a/" * 200}[way]
+
+    def opening(path: str, flags: int, **where: int) -> int:
+        nonlocal opened, held
+        if "dir_fd" not in where:
+            return really(path, flags)
+        opened += 1
+        handle = really(path, flags, **where)
+        held = max(held, len(list(Path("/proc/self/fd").iterdir())) - before)
+        return handle
+
+    really, before = os.open, len(list(Path("/proc/self/fd").iterdir()))
+    folder = os.open(tmp_path, os.O_PATH)
+    monkeypatch.setattr(os, "open", opening)
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+            os.close(walk_watching(folder, path, lambda *_: False))
+    finally:
+        os.close(folder)
+    assert opened <= 512
+    assert held < 140
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_long_path_that_is_plausible_is_walked(tmp_path: Path) -> None:
+    (tmp_path / "/".join(["a"] * 100)).mkdir(parents=True)
+    folder = os.open(tmp_path, os.O_PATH)
+    try:
+        os.close(walk_watching(folder, "///./" * 600 + "a/" * 100 + "../" * 120 + "a", lambda *_: False))
+    finally:
+        os.close(folder)
