@@ -347,7 +347,8 @@ class Follower:
         if following and following.lost > self._lost:
             if self._resolved.everyone:  # else most of them were other processes', and those that count are few to look at
                 self._notes.say(
-                    f"{following.lost - self._lost} notices of mapped files were lost: all processes are looked at again."
+                    f"{following.lost - self._lost} notices of mapped files, executed programs and new names were lost: "
+                    "all processes are looked at again."
                 )
             self._lost = following.lost
             self._waiting.looked.clear()

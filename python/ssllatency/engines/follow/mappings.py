@@ -3,7 +3,7 @@
 names, in one buffer for each processor.
 
 Any kernel with perf events has them. The buffers are polled; a record wakes no process. The kernel counts the records for which
-a buffer has no room, and `lost` gives their number.
+a buffer has no room, and `lost` gives their number: of mappings and of names alike, those that threads give themselves too.
 """
 
 from __future__ import annotations

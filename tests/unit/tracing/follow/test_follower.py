@@ -136,7 +136,8 @@ def test_where_notices_were_lost_everyone_is_looked_at_again(kernel: Kernel, sel
     kernel.lost = 7
     session.look()
     assert [image.pids for image in session.extended] == [(OLD,)]
-    told = any("7 notices of mapped files were lost" in note for note in session.attachment.notes)
+    sentence = "7 notices of mapped files, executed programs and new names were lost: all processes are looked at again."
+    told = any(sentence in note for note in session.attachment.notes)
     assert told == selection.everything  # of a process, those that were lost may all be others'
 
 
