@@ -117,6 +117,15 @@ def test_no_name_of_a_process_poses_as_a_unit(services: Services) -> None:
     assert dict(services.labels_in("nginx", "0::/"))["service"] == "nginx"
 
 
+def test_the_id_of_a_container_tells_it_from_a_process_of_its_name(services: Services) -> None:
+    """As docs/reference/export.md says; the names are the same."""
+    contained, process = (dict(services.labels_in("shop", path)) for path in (f"0::/system.slice/docker-{ID}.scope", "0::/"))
+    assert contained["service"] == process["service"] == "shop"
+    assert contained["container.id"] == ID
+    assert "container.id" not in process
+    assert dict(services.labels_in(f"docker:{ID[:3]}", "0::/"))["service"].startswith("comm:")
+
+
 def test_names_are_harmless_and_bounded(services: Services) -> None:
     found = dict(services.labels_in("a\x1b[2J\n" + "y" * 1000, ""))
     assert found["comm"].startswith("a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}yyy")

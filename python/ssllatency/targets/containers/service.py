@@ -7,7 +7,8 @@ system's nginx.service. So has who runs in a session of that user's the process'
 lies below a service of the system that was given its own cgroups: of several names the outermost counts.
 
 A process that is in no unit at all has its own name, which anybody may have chosen where no systemd puts users into slices:
-one that reads like a unit's, a user's or a container's has "comm:" before it."""
+one that reads like a unit's, a user's or a container's, as they are called here, has "comm:" before it. Of a container's bare
+name, as `export` has it, nobody can tell."""
 
 from __future__ import annotations
 
