@@ -16,7 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 
 from ssllatency import __version__
 from ssllatency.export.metrics import families as names
-from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
+from ssllatency.export.metrics.families import BY_NAME, IN_NANOSECONDS, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
 from ssllatency.model.histogram import FIRST_BUCKET, OVERFLOW, SCALE, ExponentialHistogram
 
@@ -96,6 +96,8 @@ def _add(metric: Any, family: Family, points: Iterable[Point], at_ns: int) -> No
         _set(added.attributes, dict(point.labels))
         if isinstance(point.value, Distribution):
             _fill(added, point.value)
+        elif point.family in IN_NANOSECONDS:
+            added.as_double = point.value / 1e9
         elif isinstance(point.value, int):
             added.as_int = point.value
         else:

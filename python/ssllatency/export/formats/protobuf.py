@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter, sub
 
-from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
+from ssllatency.export.metrics.families import BY_NAME, IN_NANOSECONDS, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
 from ssllatency.model.histogram import FIRST_BUCKET, OVERFLOW, SCALE, ExponentialHistogram
 
@@ -72,7 +72,8 @@ def _number(kind: MetricKind, point: Point, value: float) -> bytes:
     """A counter or gauge. All that is before its value is the same each time: numbers are of one length."""
     created = _created(3, point.since_s) if kind is MetricKind.COUNTER else b""
     begin = point.labels_as(_FORMAT) or _kept_begin(kind, point, created)
-    return b"".join((begin, _EIGHT_BYTES.pack(value), created))
+    number = value / 1e9 if point.family in IN_NANOSECONDS else value
+    return b"".join((begin, _EIGHT_BYTES.pack(number), created))
 
 
 def _kept_begin(kind: MetricKind, point: Point, created: bytes) -> bytes:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ssllatency.data_class import dataclass
-from ssllatency.export.metrics.families import BY_NAME, Family, MetricKind
+from ssllatency.export.metrics.families import BY_NAME, IN_NANOSECONDS, Family, MetricKind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading
 from ssllatency.model.histogram import SCALE, ExponentialHistogram
 
@@ -86,7 +86,8 @@ def _written(kind: str, words: _Words, point: Point) -> bytes:
         text = labels.before_bound.join(words.bounds) + labels.alone.join(words.sums)
         numbers = (*cumulated(buckets), count, count, repr(total_ns / 1e9).encode())
     else:
-        text, numbers = labels.alone.join(words.number), (repr(value).encode(),)
+        number = value / 1e9 if point.family in IN_NANOSECONDS else value
+        text, numbers = labels.alone.join(words.number), (repr(number).encode(),)
     if words.created:
         text += labels.alone.join(words.created)
         numbers = (*numbers, _time(point.since_s))

@@ -275,7 +275,7 @@ def _of_tallies(tallies: Tallies) -> Iterator[Found]:
     for use in tallies.keys:
         kind_of_key = labels({names.OPERATION: use.operation, names.KEY: use.key})
         yield "ssllatency.private_key.operations", kind_of_key, use.count
-        yield "ssllatency.private_key.time", kind_of_key, use.total_ns / 1e9
+        yield "ssllatency.private_key.time", kind_of_key, use.total_ns
 
 
 def _known(fact: bool | None) -> str:
@@ -298,9 +298,9 @@ def _of_offload(offload: Offload) -> Iterator[Found]:
 def _of_cost(cost: TracingCost) -> Iterator[Found]:
     paid = {"traced": cost.total_ns, "others": cost.other_ns, "elsewhere": cost.elsewhere_ns}
     for payer, duration_ns in paid.items():
-        yield "ssllatency.overhead.cpu", labels({names.PAYER: payer}), duration_ns / 1e9
+        yield "ssllatency.overhead.cpu", labels({names.PAYER: payer}), duration_ns
     if cost.cpu_ns is not None:
-        yield "ssllatency.traced.cpu", (), cost.cpu_ns / 1e9
+        yield "ssllatency.traced.cpu", (), cost.cpu_ns
 
 
 def _observed(snapshot: Snapshot) -> Iterator[Found]:

@@ -160,3 +160,6 @@ FAMILIES = (
     Family("ssllatency.build.info", G, "", "Always 1; labels say what runs here.", ("version", "engine", "kernel")),
 )  # fmt: skip
 BY_NAME = {family.name: family for family in FAMILIES}
+# Counters whose values are whole nanoseconds until they are written, in seconds: sums of floats depend on their order, and may
+# fall by their last digit when a process ends, which would be a reset.
+IN_NANOSECONDS = frozenset(family.name for family in FAMILIES if family.kind is C and family.unit == "s")

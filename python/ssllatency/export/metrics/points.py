@@ -37,10 +37,10 @@ class Distribution(NamedTuple):
 
 @dataclass(slots=True)
 class Point:
-    """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
-    epoch's seconds. `written`: what it is in the format that was asked for last, after the format's name, and `written_labels`
-    what is the same of all points of its series in there, as its labels. `is_hidden`: it is known to have no place of
-    its own, so that it is handed to nobody; nothing else of any other point changes."""
+    """One series' value: of a counter that is a time in whole nanoseconds, of a gauge that is one in seconds. `since_s`: since
+    when it counts, by the Unix epoch's seconds. `written`: what it is in the format that was asked for last, after the format's
+    name, and `written_labels` what is the same of all points of its series in there, as its labels. `is_hidden`: it is known to
+    have no place of its own, so that it is handed to nobody; nothing else of any other point changes."""
 
     family: str
     labels: Labels
