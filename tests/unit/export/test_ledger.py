@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import pytest
 
 from ssllatency.export.metrics.alerts import of_assigned
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
 from ssllatency.export.metrics.kept import KeptResults
 from ssllatency.export.metrics.ledger import Folded, Known, Ledger, Row, Value
 from ssllatency.export.metrics.places import Places
-from ssllatency.export.metrics.points import Distribution, Point, labels
+from ssllatency.export.metrics.points import Distribution, Labels, Point, labels
+from ssllatency.model.histogram import ExponentialHistogram
 
 CALLS: Row = ("ssllatency.call.retries", labels({"function": "SSL_read"}))
 
@@ -242,6 +245,10 @@ class Attacked(World):
         return {row: value for row, value in counts.items() if not isinstance(value, Distribution)}
 
 
+def fold_of(ledger: Ledger, world: Attacked, service: Labels) -> Mapping[Row, Value]:
+    return ledger.fold({1: dict(world.alerts)}, ledger.gone(), world.names)[service].counts
+
+
 REFUSED: Row = "ssllatency.handshake.errors", labels({"outcome": "failure", "error.type": "no shared cipher"})
 OTHERS: Row = "ssllatency.handshake.errors", labels({"outcome": "failure", "error.type": "other"})
 
@@ -281,6 +288,59 @@ def test_no_row_of_a_service_ever_falls_however_many_there_are() -> None:
             world.fold(ledger)
             world.start(1, "attacked.service")
             world.alerts = {}
+
+
+def test_rows_that_count_nothing_take_no_place() -> None:
+    """As those of a process that has another's PID: what was counted by then is that one's."""
+    world = Attacked()
+    ledger, service_b = ledger_of(world), labels({"service": "b.service"})
+    alerts = [error(number) for number in range(40)]
+    world.shake(*alerts)
+    world.fold(ledger)
+    world.end(1)
+    world.start(1, "b.service")
+    left = ledger.left
+    counts = fold_of(ledger, world, service_b)
+    assert {row: value for row, value in counts.items() if value} == {}
+    assert ledger.left == left
+    own = [error(number) for number in range(100, 132)]
+    world.shake(*own, alerts[0])
+    counts = fold_of(ledger, world, service_b)
+    assert {row: value for row, value in counts.items() if value} == {**dict.fromkeys([alerts[0], *own][:32], 1), OTHERS: 1}
+    assert ledger.left == left + 1
+
+
+def timed(*values_ns: int) -> Distribution:
+    return Distribution(sum(values_ns), ExponentialHistogram.from_values(values_ns))
+
+
+@pytest.mark.parametrize(
+    ("families", "own", "label", "nothing", "something"),
+    [
+        (("private_key.operations", "private_key.time"), {"operation": "sign"}, "key", 0, 5),
+        (("handshake.duration", "handshake.calls"), {"outcome": "success"}, "tls.protocol.version", timed(), timed(10**6)),
+    ],
+    ids=["numbers", "durations"],
+)
+def test_what_counts_nothing_yet_has_a_place_once_it_counts(
+    families: Sequence[str], own: Mapping[str, str], label: str, nothing: Value, something: Value
+) -> None:
+    rows = [(f"ssllatency.{family}", labels({**own, label: str(number)})) for number in range(70) for family in families]
+    places = Places()
+    others = places.others(dict.fromkeys(rows, nothing))
+    assert set(others.values()) == {(f"ssllatency.{family}", labels({**own, label: "other"})) for family in families}
+    assert (others.keys(), places.left) == (set(rows), 0)
+    assert (places.others(dict.fromkeys(rows[:128], something)), places.left) == ({}, 0)
+    assert places.others(dict.fromkeys(rows, something)).keys() == set(rows[128:])
+    assert places.left == 12
+
+
+def test_what_counts_without_being_ranked_yet_never_falls() -> None:
+    """A time whose operations aren't counted yet, as of a row that is read while it is written."""
+    of = labels({"operation": "sign", "key": "RSA-2048"})
+    places, row = Places(), ("ssllatency.private_key.time", of)
+    for operations in (0, 1):
+        assert places.others({("ssllatency.private_key.operations", of): operations, row: 500}).get(row, row) == row
 
 
 def test_keys_and_their_times_are_other_together() -> None:

@@ -45,7 +45,8 @@ _BOUNDED = {
 
 class Places:
     """The places of one service. A row that has a place of its own keeps it, and one that has none gets none later, so that
-    neither it nor the others' sum ever falls. `left` is how many have none."""
+    neither it nor the others' sum ever falls. One that counts nothing, as those of a process that has another's PID, is among
+    the others until it does, and takes no place. `left` is how many have none."""
 
     def __init__(self) -> None:
         self._places: dict[_Row, _Row] = {}  # where each row counts: as itself, or among others
@@ -60,11 +61,11 @@ class Places:
             if row[0] in _BOUNDED:
                 place = self._places.get(row)
                 if place is None:
-                    new.append(row)
+                    new.append((-_rank(row, counts), row))
                 elif place != row:
                     others[row] = place
-        for row in sorted(new, key=lambda row: (-_rank(row, counts), row)):
-            place = self._place_of(row)
+        for rank, row in sorted(new):
+            place = self._place_of(row) if rank or not _is_nothing(counts[row]) else _other(row)
             if place != row:
                 others[row] = place
         return others
@@ -86,6 +87,10 @@ def _rank(row: _Row, counts: Mapping[_Row, Distribution | float]) -> float:
     family, values = row
     value = counts.get((_BOUNDED[family].ranked_by or family, values), 0)
     return value.buckets.count if isinstance(value, Distribution) else value
+
+
+def _is_nothing(value: Distribution | float) -> bool:
+    return not (value.total_ns or value.buckets.count if isinstance(value, Distribution) else value)
 
 
 def _other(row: _Row) -> _Row:
