@@ -165,7 +165,7 @@ def test_a_slow_client_is_not_told_as_a_late_go_program() -> None:
     assert parts["queue"] < 0.1 * parts["wait_peer"]
     assert not any(part in parts for part in ("queue_other", "queue_handshakes", "queue_asleep"))
     (sentence,) = sentences(shakes)
-    assert "the clients take their time, or the network delays, as" in sentence
+    assert "the clients take their time, or the network delays them, given" in sentence
     assert not any(shakes.document["losses"].values())
 
 

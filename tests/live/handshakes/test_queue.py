@@ -202,7 +202,7 @@ def test_a_slow_client_is_not_told_as_a_late_server(certificates: Path) -> None:
     assert parts["round_trips"] < 0.1 * parts["wait_peer"]
     (sentence,) = sentences(shakes)
     assert "waiting for the peer and the network" in sentence
-    assert "the clients take their time, or the network delays, as" in sentence
+    assert "the clients take their time, or the network delays them, given" in sentence
     assert_books(shakes)
 
 
