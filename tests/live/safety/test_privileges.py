@@ -52,7 +52,8 @@ NOBODY = "65533"  # a user whom no server runs as
 THREE = ("bpf", "perfmon", "sys_ptrace")
 ALL = (*THREE, "checkpoint_restore", "dac_read_search")
 # A tracefs that no other process sees, as systemd mounts it for all.
-WITH_TRACEFS = ("unshare", "--mount", "sh", "-ec", 'mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"', "sh")
+_MOUNT = "grep -q ' /sys/kernel/tracing tracefs ' /proc/mounts || mount -t tracefs tracefs /sys/kernel/tracing"
+WITH_TRACEFS = ("unshare", "--mount", "sh", "-ec", f'{_MOUNT}; exec "$@"', "sh")
 
 
 @pytest.fixture
