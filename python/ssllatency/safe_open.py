@@ -54,6 +54,7 @@ _MADE_UP = {
 _FUSE = 0x65735546
 _MOUNT = rb" [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) "  # a line of mountinfo behind its numbers
 _MOST_MOUNTS = 32  # that a path leads into, of each of which the lists are read
+_LONGEST_LIST = 4 << 20  # bytes of mountinfo: some 20,000 mounts
 _MOST_LINKS = 40  # as the kernel has it
 _MOST_NAMES, _MOST_FOLDERS = 512, 128  # looked up for a path, its links' included; held open at once
 
@@ -178,19 +179,27 @@ class Mounts:
             return True
         major, minor, _ = status_now(f"/proc/self/fd/{handle}").identity
         listed = self._read()
+        if listed is None:
+            return True
         # The mount of a root that chroot made isn't listed for its process: another one of that device may be.
         kind = _kind_in(listed, rb"%d \d+ \d+:\d+" % number) or _kind_in(listed, rb"\d+ \d+ %d:%d" % (major, minor))
         if kind is None:
             return bool(listed) and not major  # a disk's has a major number
         return kind.partition(b".")[0] in (b"fuse", b"fuseblk")  # the latter is of a disk, too
 
-    def _read(self) -> bytes:
-        """The lists of the process and of our own."""
+    def _read(self) -> bytes | None:
+        """The lists of the process and of our own; None where one is longer than what is looked through."""
         texts = []
         for path in self._lists:
             with suppress(OSError):
-                texts.append(path.read_bytes())
-        return b"".join(texts)
+                texts.append(_list_at(path))
+        return None if any(len(text) > _LONGEST_LIST for text in texts) else b"".join(texts)
+
+
+def _list_at(path: Path) -> bytes:
+    """A list of mounts; of a longer one than is looked through no more than shows that."""
+    with path.open("rb") as file:
+        return file.read(_LONGEST_LIST + 1)
 
 
 def _kind_in(listed: bytes, numbers: bytes) -> bytes | None:

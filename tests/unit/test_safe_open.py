@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import subprocess
 import time
@@ -253,7 +254,7 @@ KINDS = {"proc": False, "fuse": True, "fuse.sshfs": True, "fuseblk": True, "fuse
 
 def test_mounts_are_told_by_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(text: str) -> safe_open.Mounts:
-        monkeypatch.setattr(Path, "read_bytes", lambda _: text.encode())
+        monkeypatch.setattr(safe_open, "_list_at", lambda _: text.encode())
         return safe_open.Mounts(tmp_path)
 
     with (tmp_path / "file").open("wb") as file, Path("/proc/self/stat").open("rb") as made_up:
@@ -284,7 +285,7 @@ def test_another_mount_of_a_process_is_entered_if_no_program_serves_it(monkeypat
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The lines of each list of mounts, for a test to fill."""
     lines: list[str] = []
-    monkeypatch.setattr(Path, "read_bytes", lambda _: "".join(lines).encode())
+    monkeypatch.setattr(safe_open, "_list_at", lambda _: "".join(lines).encode())
     return lines
 
 
@@ -321,6 +322,17 @@ def test_a_number_of_a_mount_may_be_anothers_by_then(tmp_path: Path, listed: lis
             assert not mounts.is_served(made_up.fileno(), above.fileno())  # no list is read where the mount is the same
 
 
+def test_a_list_that_is_too_long_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_open, "_LONGEST_LIST", 400)
+    with Path("/proc/self/stat").open("rb") as made_up:
+        line = f"{safe_open._mount_of(made_up.fileno())} 1 0:999999 / /a rw - tmpfs x rw\n"
+        for text, served in ((line, False), (line * 20, True)):
+            (tmp_path / "mountinfo").write_text(text)
+            mounts = safe_open.Mounts(tmp_path)
+            mounts._lists = {tmp_path / "mountinfo"}
+            assert mounts.is_served(made_up.fileno()) == served
+
+
 def test_a_path_leads_into_a_bounded_number_of_mounts(tmp_path: Path, listed: list[str]) -> None:
     with Path("/proc/self/stat").open("rb") as made_up:
         mounts, number = safe_open.Mounts(tmp_path), safe_open._mount_of(made_up.fileno())
@@ -349,6 +361,7 @@ def test_a_path_is_walked_for_a_bounded_number_of_names(tmp_path: Path, monkeypa
         held = max(held, len(list(Path("/proc/self/fd").iterdir())) - before)
         return handle
 
+    gc.collect()  # files that other tests have left open
     really, before = os.open, len(list(Path("/proc/self/fd").iterdir()))
     folder = os.open(tmp_path, os.O_PATH)
     monkeypatch.setattr(os, "open", opening)

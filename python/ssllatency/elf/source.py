@@ -28,6 +28,7 @@ from ssllatency.safe_open import NotRegular, open_below, open_regular
 
 __all__ = ["CHUNK", "MAX_FILE", "MAX_READ", "ElfError", "ElfSource"]
 
+_MOST_EXTENTS = 1 << 14
 CHUNK = 1 << 20
 MAX_READ = 256 << 20
 
@@ -181,14 +182,18 @@ def read_through(fd: int, size: int, copy: memoryview | None = None) -> tuple[st
 
 
 def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """[start, end) of each stretch of data between the file's holes; the whole file on a file system without holes."""
+    """[start, end) of each stretch of data between the file's holes; the whole file on a file system without holes. Of very
+    many the last ones are taken for one: a file system in user space may tell of one for each byte."""
     end = 0
-    while end < size:
+    for _ in range(_MOST_EXTENTS):
         start = max(end, _seek(fd, end, os.SEEK_DATA, end))  # a file system in user space may lead back
         if start >= size:
             return
         end = max(start + 1, min(size, _seek(fd, start, os.SEEK_HOLE, size)))
         yield start, end
+        if end >= size:
+            return
+    yield end, size
 
 
 def _seek(fd: int, offset: int, whence: int, unknown: int) -> int:

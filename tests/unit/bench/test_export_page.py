@@ -13,7 +13,7 @@ def results() -> Results:
     return Results(
         processes=200,
         series=2001,
-        cpu={"not scraped": (0.0031, 0.0002), "every 2 s": (0.0123, 0.0045)},
+        cpu={"not scraped": (0.0031, 0.0002), "every 15 s": (0.004, 0.002), "every 2 s": (0.0123, 0.0045)},
         scrapes={name: [(21.4, 8.0, 2.0), (20.2, 9.0, 2.0), (39.6, 10.0, 3.0)] for name in FORMATS},
         busy={name: [(110.0, 50.0, 11.0), (130.0, 70.0, 15.0)] for name in FORMATS},
         regular=[5.2, 7.4, 6.1],
@@ -28,6 +28,8 @@ def test_the_page_has_all_figures() -> None:
     assert "| not scraped | 0.31 % | 0.02 % | 0.33 % |" in text
     assert "| every 2 s | 1.23 % | 0.45 % | 1.68 % |" in text
     assert "| **all of it** | 70.0 |" in text
+    assert "less than 0.5 % where it is scraped every 15 s, is missed." in text
+    assert "less than 100 MiB for all of it, is met." in text
     for name in FORMATS:
         assert f"| {name} | 1,234,567 | 21 (40) | 9 (10) | 120 (130) | 60 (70) | 13 (15) |" in text
     assert "**6 (7) ms**" in text

@@ -143,3 +143,18 @@ def test_who_says_where_data_is_leads_nobody_back(tmp_path: Path, monkeypatch: p
             patch.setattr(quick_look._Reader, "size", property(lambda _: next(sizes, size)))
             assert look(file.fileno(), SIGNS)[1] < status.st_size + CHUNK
         assert read_through(file.fileno(), status.st_size)[1] == (0 if size == 1 else status.st_size)
+
+
+def test_a_stretch_of_data_for_each_byte_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "stretches"
+    path.write_bytes(bytes(1 << 20))
+    asked = []
+
+    def answered(_fd: int, offset: int, whence: int) -> int:
+        asked.append(offset)
+        return offset + (whence == os.SEEK_HOLE)
+
+    with path.open("rb") as file:
+        monkeypatch.setattr(os, "lseek", answered)
+        assert read_through(file.fileno(), 1 << 20)[1] == 1 << 20
+    assert len(asked) < 1 << 16

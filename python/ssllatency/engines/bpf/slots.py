@@ -58,10 +58,14 @@ class Slots:
             for number, tag in _tags(memory[first * size : (first + _AT_A_TIME) * size], size)
         ]
 
-    def free(self, number: int, tag: int) -> None:
-        """Frees the slot of a call that isn't seen to end any more, unless it is another one's by now."""
-        if self._memory.slots[number].tag == tag:
-            self._memory.slots[number].tag = 0
+    def free(self, number: int, tag: int, program_ns: int = 0) -> bool:
+        """Frees the slot of a call that isn't seen to end any more, unless it is another one's by now, which may be one at the
+        same place of the program that its process executed at `program_ns`. Whether it did."""
+        slot = self._memory.slots[number]
+        if slot.tag != tag or (program_ns and not 0 < slot.began_ns < program_ns):
+            return False
+        slot.tag = 0
+        return True
 
     def free_ended(self, alive: Callable[[int], bool], executed: Executed = NOT_KNOWN) -> tuple[int, int]:
         """Frees the slots of processes that aren't alive, and of calls from before their process `executed` its program; how
@@ -69,11 +73,11 @@ class Slots:
         used = self.used()
         pids = {process_of(tag) for _, tag in used}
         gone = {pid for pid in pids if not alive(pid)}
-        over = self._over_still(used, {pid: at_ns for pid in pids - gone if (at_ns := executed.at_ns(pid))})
+        programs_ns = {pid: at_ns for pid in pids - gone if (at_ns := executed.at_ns(pid))}
+        over = self._over_still(used, programs_ns)
         ended = [(number, tag) for number, tag in used if process_of(tag) in gone or number in over]
-        for number, tag in ended:
-            self.free(number, tag)
-        return len(used) - len(ended), len(ended)
+        freed = sum(self.free(number, tag, programs_ns.get(process_of(tag), 0)) for number, tag in ended)
+        return len(used) - freed, freed
 
     def _over_still(self, used: list[tuple[int, int]], programs_ns: Mapping[int, int]) -> set[int]:
         """The slots of calls that began before those times of their processes, if they were found the last time, too: a slot

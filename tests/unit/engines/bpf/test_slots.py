@@ -55,6 +55,15 @@ def test_a_slot_that_is_another_calls_by_now_is_left() -> None:
     assert table.slots[3].tag == now
 
 
+def test_a_slot_of_the_program_before_may_be_one_of_the_new_programs_by_now() -> None:
+    """Where nothing moves the stack from one program to the next, a call of either has the same tag."""
+    table = StartTable()
+    table.slots[3].tag, table.slots[3].began_ns = tag_of(7, 1, 16), 101
+    assert not Slots(table).free(3, tag_of(7, 1, 16), 100)
+    assert Slots(table).free(3, tag_of(7, 1, 16), 102)
+    assert table.slots[3].tag == 0
+
+
 def test_calls_of_the_program_before_are_over_when_they_are_seen_again() -> None:
     """At the first look one may be of a slot that was just taken, with the time of the call that had it before."""
     table, executed = StartTable(), Executed()
