@@ -259,7 +259,7 @@ def test_attachments_beside_each_other_are_followed_once(monkeypatch: pytest.Mon
     for attachment in (first, second):
         assert cast(Any, attachment.object).reuse_map.mock_calls == [call(name, following.map_fd(name)) for name in SHARED]
         attachment.attach()
-    following.attach.assert_called_once_with()
+    following.attach.assert_called_once_with(first.targets)
     second.close()
     following.close.assert_not_called()
     first.close()
