@@ -135,8 +135,7 @@ class ExponentialHistogram:
     The kernel's counts, and sums of such, are kept as one number, `packed`, of which each count is a word: as one they are
     read, added and handed on in a fraction of the time, and `counts` is made when it is asked for, which it is of few.
 
-    It doesn't change. That isn't enforced, as thousands are made in a reading: attributes that can't be set take three times
-    as long to be made.
+    It doesn't change. That isn't enforced: thousands are made in a reading, and take three times as long where it is.
     """
 
     counts: tuple[int, ...]

@@ -37,8 +37,8 @@ class CodeState(Enum):
     """The state of the code that a process runs of a file, compared with the file's.
 
     CHANGED: other instructions, so that a breakpoint could kill the process. UNPROBED: it is mapped so that the kernel sets no
-    breakpoint. OFF: its owner wants none, whatever its code. Breakpoints that are there, ours or another tracer's, are
-    no change.
+    breakpoint. OFF: its owner wants none, whatever its code. Breakpoints that are there, ours or another tracer's, are no
+    change.
     """
 
     SAME = "same"

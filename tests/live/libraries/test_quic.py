@@ -217,6 +217,13 @@ def test_handshakes_of_curl_over_quic(certificates: Path, root: Path, retry: str
     assert_books(shakes)
 
 
+def ask(port: int, kept: ExitStack) -> None:
+    """A request without TLS, over a connection that stays."""
+    asking = kept.enter_context(closing(HTTPConnection("127.0.0.1", port, timeout=10)))
+    asking.request("GET", "/")
+    assert asking.getresponse().read() == b"hello"
+
+
 def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path, root: Path) -> None:
     """A server that reads TCP in the same thread has its QUIC handshakes fed with something else: none waits for that, be it
     refused before a protocol of QUIC is agreed on."""
@@ -228,9 +235,7 @@ def test_requests_without_tls_are_not_taken_for_those_of_quic(certificates: Path
         ExitStack() as kept,
     ):
         for how in TIMES * ["fine"] + TIMES * ["protocol"]:
-            asking = kept.enter_context(closing(HTTPConnection("127.0.0.1", plain, timeout=10)))
-            asking.request("GET", "/")
-            assert asking.getresponse().read() == b"hello"
+            ask(plain, kept)
             do(f"1 0 {how} {port}")
             time.sleep(PAUSE_S)
     assert endings(shakes.document) == {"success": TIMES, "failure": TIMES}
@@ -250,9 +255,7 @@ def test_refused_handshakes_of_quic_have_no_part_in_what_their_thread_reads(cert
         ExitStack() as kept,
     ):
         for _ in range(TIMES):
-            asking = kept.enter_context(closing(HTTPConnection("127.0.0.1", plain, timeout=10)))
-            asking.request("GET", "/")
-            assert asking.getresponse().read() == b"hello"
+            ask(plain, kept)
             do(f"1 0 protocol {port}")
             Client(port, TLS_1_3).connect()
             time.sleep(PAUSE_S)

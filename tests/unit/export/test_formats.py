@@ -63,7 +63,7 @@ def test_the_grid_is_that_of_seconds() -> None:
 
 @given(durations)
 def test_a_native_histogram_has_each_duration_in_its_bucket(values_ns: list[int]) -> None:
-    (metric,) = families(protobuf.render(reading(values_ns)))[NAME].metric
+    (metric,) = families(b"".join(protobuf.pieces(reading(values_ns))))[NAME].metric
     histogram, last = metric.histogram, FIRST_BUCKET + BUCKET_COUNT
     short = [value for value in values_ns if value / 1e9 <= 2.0**-24]
     expected = Counter(min(index_of(value), last + 1) for value in values_ns if value not in short)
@@ -76,7 +76,7 @@ def test_a_native_histogram_has_each_duration_in_its_bucket(values_ns: list[int]
 
 
 def test_counters_and_gauges_in_protobuf() -> None:
-    found = families(protobuf.render(reading([5])))
+    found = families(b"".join(protobuf.pieces(reading([5]))))
     assert list(found) == [NAME, "ssllatency_call_retries_total", "ssllatency_overhead_ratio"]
     (retries,) = found["ssllatency_call_retries_total"].metric
     assert [(pair.name, pair.value) for pair in retries.label] == [("function", "SSL_read"), ("reason", "WANT_READ")]
@@ -87,7 +87,7 @@ def test_counters_and_gauges_in_protobuf() -> None:
 
 @given(durations)
 def test_open_metrics_text_counts_exactly(values_ns: list[int]) -> None:
-    (family, *_) = open_metrics_families(text.render(reading(values_ns), open_metrics=True).decode())
+    (family, *_) = open_metrics_families(b"".join(text.pieces(reading(values_ns), open_metrics=True)).decode())
     assert (family.name, family.type, family.unit) == (NAME, "histogram", "seconds")
     for sample in family.samples:
         assert sample.labels["service"] == SERVICE["service"]
@@ -109,7 +109,7 @@ def test_labels_are_written_as_they_are(value: str, open_metrics: bool) -> None:
     """In what is formatted, too, and of a service that is named to disturb that."""
     named = labels({"service": value})
     points = [Point(HANDSHAKES, named, distribution([5, 10**9]), SINCE), Point("ssllatency.call.retries", named, 12, SINCE)]
-    written = text.render(Reading("host", SINCE, tuple(points)), open_metrics=open_metrics).decode()
+    written = b"".join(text.pieces(Reading("host", SINCE, tuple(points)), open_metrics=open_metrics)).decode()
     found = open_metrics_families(written) if open_metrics else plain_families(written)
     samples = [sample for family in found for sample in family.samples]
     assert {sample.labels["service"] for sample in samples} == {value}
@@ -119,7 +119,7 @@ def test_labels_are_written_as_they_are(value: str, open_metrics: bool) -> None:
 
 def test_a_histogram_without_labels_is_one_as_well() -> None:
     point = Point(HANDSHAKES, (), distribution([10**6]), SINCE)
-    written = text.render(Reading("host", SINCE, (point,)), open_metrics=True).decode()
+    written = b"".join(text.pieces(Reading("host", SINCE, (point,)), open_metrics=True)).decode()
     assert f'\n{NAME}_bucket{{le="64.0"}} 1\n{NAME}_bucket{{le="+Inf"}} 1\n{NAME}_count 1\n{NAME}_sum 0.001\n' in written
 
 
@@ -142,7 +142,9 @@ def test_counts_up_to_a_bound_are_the_same_however_a_histogram_is_kept(counts: l
 
 
 def test_prometheus_text_is_read_as_well() -> None:
-    found = {family.name: family for family in plain_families(text.render(reading([10**6]), open_metrics=False).decode())}
+    found = {
+        family.name: family for family in plain_families(b"".join(text.pieces(reading([10**6]), open_metrics=False)).decode())
+    }
     assert {name: family.type for name, family in found.items()} == {
         NAME: "histogram",
         "ssllatency_call_retries": "counter",
@@ -157,7 +159,7 @@ def test_otlp_has_each_duration_in_its_bucket(values_ns: list[int]) -> None:
     service, host = message.resource_metrics
     (point,) = service.scope_metrics[0].metrics[0].exponential_histogram.data_points
     counts = {index + 1: count for index, count in enumerate(point.positive.bucket_counts, point.positive.offset) if count}
-    (metric,) = families(protobuf.render(reading(values_ns)))[NAME].metric
+    (metric,) = families(b"".join(protobuf.pieces(reading(values_ns))))[NAME].metric
     assert counts == buckets(metric.histogram)
     assert (point.scale, point.zero_threshold, point.count) == (4, 2.0**-24, len(values_ns))
     assert point.zero_count + sum(counts.values()) == len(values_ns)
@@ -211,11 +213,11 @@ def test_names_follow_prometheus_own_rules() -> None:
 def test_bytes_are_bytes_in_every_format() -> None:
     sent = Reading("host", SINCE, (Point("ssllatency.handshake.largest_flight", (), 4096, SINCE),))
     name = "ssllatency_handshake_largest_flight_bytes"
-    (family,) = open_metrics_families(text.render(sent, open_metrics=True).decode())
+    (family,) = open_metrics_families(b"".join(text.pieces(sent, open_metrics=True)).decode())
     assert (family.name, family.unit, family.samples[0].value) == (name, "bytes", 4096)
-    (plain,) = plain_families(text.render(sent, open_metrics=False).decode())
+    (plain,) = plain_families(b"".join(text.pieces(sent, open_metrics=False)).decode())
     assert (plain.name, plain.type) == (name, "counter")
-    (native,) = families(protobuf.render(sent)).values()
+    (native,) = families(b"".join(protobuf.pieces(sent))).values()
     assert (native.name, native.unit) == (f"{name}_total", "bytes")
     (metric,) = otlp.request(sent, {}).resource_metrics[0].scope_metrics[0].metrics
     assert (metric.name, metric.unit, metric.sum.is_monotonic) == ("ssllatency.handshake.largest_flight", "By", True)

@@ -64,7 +64,7 @@ def read(exposition: Exposition, workers: Workers) -> dict[Labels, float]:
     reading = exposition.read(workers.snapshot(), gone, Own(0, 0.1))
     for pid in gone:  # the engine forgets them
         workers.used.pop(pid, None)
-    found = text_string_to_metric_families(text.render(reading, open_metrics=False).decode())
+    found = text_string_to_metric_families(b"".join(text.pieces(reading, open_metrics=False)).decode())
     return {labels(one.labels): one.value for family in found for one in family.samples if one.name == NAME}
 
 
@@ -111,9 +111,9 @@ def test_the_overflow_of_times_does_not_fall_when_services_end() -> None:
 def test_a_time_in_seconds_is_whole_nanoseconds_until_it_is_written() -> None:
     of = labels({"service": "nginx.service", "operation": "sign", "key": "RSA-2048"})
     reading = received(Reading("host", 60.0, (Point(FAMILY, of, 1_803_460_626_334, 0.0),)))
-    assert b"} 1803.460626334\n" in text.render(reading, open_metrics=False)
-    assert b"} 1803.460626334\n" in text.render(reading, open_metrics=True)
-    (metric,) = families(protobuf.render(reading))[NAME].metric
+    assert b"} 1803.460626334\n" in b"".join(text.pieces(reading, open_metrics=False))
+    assert b"} 1803.460626334\n" in b"".join(text.pieces(reading, open_metrics=True))
+    (metric,) = families(b"".join(protobuf.pieces(reading)))[NAME].metric
     assert metric.counter.value == 1803.460626334
     assert otlp_values(otlp.request(reading, {})) == [1803.460626334]
 
@@ -145,6 +145,6 @@ def test_every_counter_that_is_a_time_is_written_in_seconds() -> None:
     times = {family.name for family in FAMILIES if family.kind is MetricKind.COUNTER and family.unit == "s"}
     points = [point for point in reading.points if point.family in times]
     assert {point.family for point in points} == times
-    written = families(protobuf.render(reading))
+    written = families(b"".join(protobuf.pieces(reading)))
     names = {family.name: family.prometheus_name for family in FAMILIES}
     assert {one.counter.value for name in times for one in written[names[name]].metric} == {0.5}

@@ -119,7 +119,7 @@ def test_nothing_is_handed_out_that_has_changed() -> None:
         world.forget(gone)
         came = received.reading(sent.frame(reading))
         assert came == reading
-        for render in (protobuf.render, open_metrics, plain):
+        for render in (protobuf.pieces, open_metrics, plain):
             assert render(came) == render(anew(reading))
         counted = {
             dict(point.labels)["service"]: point.value.buckets.count

@@ -33,11 +33,6 @@ _ONES = bytes([0, *[1] * 255])  # what each byte becomes
 _RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
 
 
-def render(reading: Reading) -> bytes:
-    """The whole exposition."""
-    return b"".join(pieces(reading))
-
-
 def pieces(reading: Reading) -> Sequence[bytes]:
     """The exposition in pieces, most of which are those of the reading before."""
     written: list[bytes] = []

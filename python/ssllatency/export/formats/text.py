@@ -26,11 +26,6 @@ _MOST_REMEMBERED = 8192  # series whose labels needn't be written again for each
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\"", "%": "%%"})
 
 
-def render(reading: Reading, *, open_metrics: bool) -> bytes:
-    """The whole exposition."""
-    return b"".join(pieces(reading, open_metrics=open_metrics))
-
-
 def pieces(reading: Reading, *, open_metrics: bool) -> Sequence[bytes]:
     """The exposition in pieces, most of which are those of the reading before."""
     kind, written = "OpenMetrics" if open_metrics else "text", []

@@ -24,7 +24,6 @@ from ssllatency.tracing.seen_files import SeenFiles
 
 _MOST_FILES = 8  # a process may map new files for ever: one look takes so many of a process; the rest waits for the next one
 _MOST_LEFT, _AGAIN_S = 4096, 60.0
-_TOO_MANY_NEW = "so many new files that those"
 
 
 class NewFiles:
@@ -82,10 +81,14 @@ class NewFiles:
             if file is None:
                 continue
             if room <= 0:
-                self._notes.refuse(f"{name_of(pid)} has mapped {_TOO_MANY_NEW} it maps from now on aren't inspected.")
+                self._notes.refuse(
+                    f"{name_of(pid)} has mapped so many new files that those it maps from now on aren't inspected."
+                )
                 return
             if not self._seen.room.has_room(_user(file)):
-                self._leave(pid, mapping, f"The processes have mapped {_TOO_MANY_NEW} they map now are inspected later.")
+                self._leave(
+                    pid, mapping, "The processes have mapped so many new files that those they map now are inspected later."
+                )
                 continue
             yield file
             room -= 1

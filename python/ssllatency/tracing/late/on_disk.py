@@ -47,11 +47,13 @@ class FilesOnDisk:
                 if self._attachment.has_own_links(self._seen.traced[identity]):
                     self._attachment.late.add(mapping.pid)
                 return None
-            has_examined, user = self._seen.has_examined(file.version), owner(file.descriptor)
-            if not has_examined and not self._seen.room.has_room(user):
-                return None
-            self._seen.room.use(user, not has_examined)
-            image = None if has_examined else image_of(file, self._source)
+            image = None
+            if not self._seen.has_examined(file.version):
+                user = owner(file.descriptor)
+                if not self._seen.room.has_room(user):
+                    return None
+                self._seen.room.use(user, 1)
+                image = image_of(file, self._source)
             if image is None:
                 self._seen.examine_version(file.version)
                 self._seen.settle(identity, file.mapping.numbers, mapping.generation)
