@@ -143,7 +143,7 @@ def outputs(path: str) -> dict[str, Any]:
     said["trace"] = trace.render(calls)
     said["page of handshakes"], said["page of calls"] = (page(Recording.of([each]), None) for each in (snapshot, calls))
     exposition = Exposition(Processes(), 2000, 300.0)
-    said["metrics"] = metrics.render(exposition.read(snapshot, set(), Own(0, 0.1)), open_metrics=True).decode()
+    said["metrics"] = b"".join(metrics.pieces(exposition.read(snapshot, set(), Own(0, 0.1)), open_metrics=True)).decode()
     return said
 
 
