@@ -198,6 +198,7 @@ lint-ruff:
 	$(Q)$(VENV)/bin/ruff format -q --check $(PYTHON_FILES)
 lint-mypy:
 	$(Q)$(VENV)/bin/mypy
+	$(Q)$(VENV)/bin/mypy --config-file .ci/mypy.ini
 lint-rules:
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m pytest -q --no-header -p no:cacheprovider -p no:xdist $(RULES) >$(BUILD)/rules.log || { cat $(BUILD)/rules.log; false; }
 lint-layers:

@@ -20,7 +20,7 @@ MEMINFO = Path("/proc/meminfo")
 NEEDS_QUIET = pytest.mark.flaky(reruns=2)
 
 
-class Lacking(pytest.skip.Exception):
+class Lacking(pytest.skip.Exception):  # type: ignore[name-defined]
     """The machine lacks what the test needs; the message says what."""
 
 

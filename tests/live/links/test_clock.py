@@ -89,7 +89,7 @@ CASES = {
     "10-clients": Case(Stamping(clients=10, times=5)),
     "50-clients": Case(Stamping(clients=50, times=2)),
     "quota": Case(Stamping(clients=10, times=2), plant=to_each(lambda pid: quota(pid, 0.2))),
-    "neighbour": Case(Stamping(times=20), plant=lambda *_: neighbours(*SERVERS_OWN, 2)),
+    "neighbour": Case(Stamping(times=20), plant=lambda *_: neighbours(max(SERVERS_OWN), 2)),
     "blocked-loop": Case(Stamping(times=20), plant=stalls, servers=EVENT_LOOPS),
     "stopped": Case(Stamping(times=12, between_s=0.013), plant=to_each(lambda pid: stopped_often(pid, 0.03, 0.015))),
     "full-backlog": Case(Stamping(clients=8, times=3), servers=("late-to-accept",)),

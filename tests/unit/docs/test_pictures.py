@@ -48,14 +48,14 @@ def test_each_is_shown() -> None:
 
 def test_the_page_is_as_the_program_makes_it(pictures: ModuleType) -> None:
     expected = pictures.digest(pictures.page())
-    found = {file.name: Image.open(file).text["content"] for file in FOLDER.glob("page-*.png")}
+    found = {file.name: Image.open(file).info["content"] for file in FOLDER.glob("page-*.png")}
     assert found == dict.fromkeys(found, expected), "run `make pictures`"
 
 
 @pytest.mark.slow
 def test_the_screen_of_top_is_as_the_program_makes_it(pictures: ModuleType) -> None:
     expected = pictures.digest(pictures.top())
-    found = {file.name: Image.open(file).text["content"] for file in FOLDER.glob("top-*.png")}
+    found = {file.name: Image.open(file).info["content"] for file in FOLDER.glob("top-*.png")}
     assert found == {"top-light.png": expected, "top-dark.png": expected}, "run `make pictures`"
 
 

@@ -93,7 +93,8 @@ def context_of(settings: dict[str, Any]) -> ssl.SSLContext:
             0 if slow and name != slow else settings["sleep_s"], settings["slow_while"]
         )
     if settings["message_s"]:
-        context._msg_callback = lambda *message: nap(settings["message_s"] if message[4] == CLIENT_HELLO else 0, "")
+        private: Any = context
+        private._msg_callback = lambda *message: nap(settings["message_s"] if message[4] == CLIENT_HELLO else 0, "")
     if settings["ask_s"]:
         late = late_answers(settings["ask_s"])
         context.sni_callback = lambda *_: ask(late)

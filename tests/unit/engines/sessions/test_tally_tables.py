@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ctypes import Structure
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ class Tables:
         keys = [(abi.MixKey(tgid=pid, label=abi.Label.VERSION, value=0x0304), count) for pid, count in ((7, 5), (8, 3))]
         together = abi.CombinationKey(tgid=7, known=1 << abi.Label.VERSION | 1 << abi.Label.RESUMED)
         together.values[abi.Label.VERSION], together.values[abi.Label.RESUMED] = 0x0304, 1
-        counts = {"mix": keys, "combinations": [(together, 10)]}
+        counts: dict[str, list[tuple[Structure, int]]] = {"mix": keys, "combinations": [(together, 10)]}
         return Tables({bytes(key): count.to_bytes(8, "little") for key, count in counts.get(name, ())})
 
     def items(self) -> list[tuple[bytes, bytes]]:

@@ -271,6 +271,6 @@ def test_any_other_value_is_read_or_refused_in_one_sentence(path: tuple[str | in
 
 
 def test_a_document_of_an_earlier_version_has_no_late_processes() -> None:
-    document = to_document(busy())
+    document: dict[str, Any] = dict(to_document(busy()))
     del document["losses"]["late_processes"]
     assert from_document(document).losses == busy().losses
