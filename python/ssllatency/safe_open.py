@@ -53,6 +53,7 @@ _MADE_UP = {
 }
 _FUSE = 0x65735546
 _MOUNT = rb" [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) "  # a line of mountinfo behind its numbers
+_MOUNTED = re.compile(rb"^\d+ \d+ (\d+):(\d+)" + _MOUNT, re.MULTILINE)
 _MOST_MOUNTS = 32  # that a path leads into, of each of which the lists are read
 _LONGEST_LIST = 4 << 20  # bytes of mountinfo: some 20,000 mounts
 _MOST_LINKS = 40  # as the kernel has it
@@ -171,8 +172,8 @@ class Mounts:
 
         The lists are read anew for each mount: while the handle is open, no other mount or file system can have the numbers of
         its own, but one that was listed before may have had them."""
-        number = _mount_of(handle)
-        if above is not None and number == _mount_of(above) != -1:
+        number = mount_of(handle)
+        if above is not None and number == mount_of(above) != -1:
             return False
         self._left -= 1
         if self._left < 0:
@@ -185,7 +186,7 @@ class Mounts:
         kind = _kind_in(listed, rb"%d \d+ \d+:\d+" % number) or _kind_in(listed, rb"\d+ \d+ %d:%d" % (major, minor))
         if kind is None:
             return bool(listed) and not major  # a disk's has a major number
-        return kind.partition(b".")[0] in (b"fuse", b"fuseblk")  # the latter is of a disk, too
+        return is_served_kind(kind)
 
     def _read(self) -> bytes | None:
         """The lists of the process and of our own; None where one is longer than what is looked through."""
@@ -208,7 +209,17 @@ def _kind_in(listed: bytes, numbers: bytes) -> bytes | None:
     return match[1] if match else None
 
 
-def _mount_of(handle: int) -> int:
+def is_served_kind(kind: bytes) -> bool:
+    """Whether a program serves file systems of this kind, as mountinfo calls it."""
+    return kind.partition(b".")[0] in (b"fuse", b"fuseblk")  # the latter is of a disk, too
+
+
+def kinds_by_device(listed: bytes) -> dict[tuple[int, int], bytes]:
+    """The kind of the file system on each device, given as its major and minor number, in the text of a mountinfo."""
+    return {(int(major), int(minor)): kind for major, minor, kind in _MOUNTED.findall(listed)}
+
+
+def mount_of(handle: int) -> int:
     """The number of the mount that a handle is in; -1 where the kernel doesn't tell."""
     with open(f"/proc/self/fdinfo/{handle}", "rb", buffering=0) as file:  # noqa: PTH123
         number = re.search(rb"^mnt_id:\s*(\d+)$", file.read(1 << 12), re.MULTILINE)

@@ -134,7 +134,6 @@ ALLOWED = {
     "targets/processes.py": PROC,
     "targets/roots.py:_holds": PROC,
     "targets/roots.py:_is_ours": PROC,
-    "targets/roots.py:_mount": PROC,
     "targets/roots.py:_speaks_for": HANDLE,
     "targets/selection.py:_leader": PROC,
     "targets/survey.py:_own_pid": PROC,

@@ -258,7 +258,7 @@ def test_mounts_are_told_by_the_kernels_list(tmp_path: Path, monkeypatch: pytest
         return safe_open.Mounts(tmp_path)
 
     with (tmp_path / "file").open("wb") as file, Path("/proc/self/stat").open("rb") as made_up:
-        number, status = safe_open._mount_of(made_up.fileno()), os.fstat(made_up.fileno())
+        number, status = safe_open.mount_of(made_up.fileno()), os.fstat(made_up.fileno())
         device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
         by_number, by_device = f"{number} 1 0:999999", f"999999 1 {device}"
         for kind, served in KINDS:
@@ -294,7 +294,7 @@ def test_a_program_may_serve_a_file_system_of_a_disk(
 ) -> None:
     """As ntfs-3g does: the device is the disk's then."""
     monkeypatch.setattr(safe_open, "status_now", lambda _: safe_open.Status((8, 17, 5), 1, 0, 0))
-    monkeypatch.setattr(safe_open, "_mount_of", lambda _: 412)
+    monkeypatch.setattr(safe_open, "mount_of", lambda _: 412)
     options = "rw,nosuid,nodev,relatime shared:215"
     own, another = f"412 29 8:17 / /media/stick {options}", f"413 29 8:17 / /media/stick {options}"
     behind = "/dev/sdb1 rw,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096\n"
@@ -313,7 +313,7 @@ def test_a_program_may_serve_a_file_system_of_a_disk(
 def test_a_number_of_a_mount_may_be_anothers_by_then(tmp_path: Path, listed: list[str]) -> None:
     """So the list that was read for one handle says nothing of the next: its mount may have come since."""
     with Path("/proc/self/stat").open("rb") as made_up:
-        mounts, number = safe_open.Mounts(tmp_path), safe_open._mount_of(made_up.fileno())
+        mounts, number = safe_open.Mounts(tmp_path), safe_open.mount_of(made_up.fileno())
         listed[:] = [f"{number} 1 0:999999 / /a rw - tmpfs x rw\n"]
         assert not mounts.is_served(made_up.fileno())
         listed[:] = [f"{number} 1 0:999999 / /a rw - fuse x rw\n"]
@@ -325,7 +325,7 @@ def test_a_number_of_a_mount_may_be_anothers_by_then(tmp_path: Path, listed: lis
 def test_a_list_that_is_too_long_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safe_open, "_LONGEST_LIST", 400)
     with Path("/proc/self/stat").open("rb") as made_up:
-        line = f"{safe_open._mount_of(made_up.fileno())} 1 0:999999 / /a rw - tmpfs x rw\n"
+        line = f"{safe_open.mount_of(made_up.fileno())} 1 0:999999 / /a rw - tmpfs x rw\n"
         for text, served in ((line, False), (line * 20, True)):
             (tmp_path / "mountinfo").write_text(text)
             mounts = safe_open.Mounts(tmp_path)
@@ -335,7 +335,7 @@ def test_a_list_that_is_too_long_tells_nothing(tmp_path: Path, monkeypatch: pyte
 
 def test_a_path_leads_into_a_bounded_number_of_mounts(tmp_path: Path, listed: list[str]) -> None:
     with Path("/proc/self/stat").open("rb") as made_up:
-        mounts, number = safe_open.Mounts(tmp_path), safe_open._mount_of(made_up.fileno())
+        mounts, number = safe_open.Mounts(tmp_path), safe_open.mount_of(made_up.fileno())
         listed[:] = [f"{number} 1 0:999999 / /a rw - tmpfs x rw\n"]
         answers = [mounts.is_served(made_up.fileno()) for _ in range(100)]
     assert answers == [False] * 32 + [True] * 68

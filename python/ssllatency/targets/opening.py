@@ -15,19 +15,16 @@ may be one.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError, raise_if_too_many
-from ssllatency.safe_open import handle_below, open_handle, open_regular
+from ssllatency.safe_open import handle_below, is_served_kind, kinds_by_device, open_handle, open_regular
 from ssllatency.targets.identity import Identity, MappedFile, identity_of, mapped_numbers, own_identity
 from ssllatency.targets.maps import as_root
 from ssllatency.targets.processes import PROC, exists
 
-_MOUNT = re.compile(rb"^\d+ \d+ (\d+):(\d+) [^ \n]+ [^ \n]+ [^ \n]+ (?:[^ \n]+ )*?- ([^ \n]+) ", re.MULTILINE)
-_IN_USER_SPACE = (b"fuse", b"fuseblk")
 Device = tuple[int, int]
 
 _named_processes = False
@@ -121,7 +118,7 @@ def is_in_user_space(pid: int, device: Device, proc: Path = PROC) -> bool:
     kind = kinds.get(device)
     if not kinds:
         return False
-    return kind is None or kind in _IN_USER_SPACE or kind.startswith(b"fuse.")
+    return kind is None or is_served_kind(kind)
 
 
 def _kinds_of(process: str, proc: Path) -> dict[Device, bytes]:
@@ -130,7 +127,7 @@ def _kinds_of(process: str, proc: Path) -> dict[Device, bytes]:
         text = (proc / process / "mountinfo").read_bytes()
     except OSError:
         return {}
-    return {(int(major), int(minor)): kind for major, minor, kind in _MOUNT.findall(text)}
+    return kinds_by_device(text)
 
 
 @cache

@@ -14,8 +14,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from ssllatency.host.kernel_text import kernel_fields
-from ssllatency.safe_open import handle_below
+from ssllatency.safe_open import handle_below, mount_of
 
 _NS_GET_USERNS = 0xB701
 _OWN_NAMESPACE = "/proc/self/ns/user"
@@ -59,7 +58,7 @@ def _holds(root: str, path: str, status: os.stat_result) -> bool:
         return any(_is_at(root, candidate, status, _mount(top)) for candidate in paths)
 
 
-def _is_at(root: str, path: str, status: os.stat_result, mount: str) -> bool:
+def _is_at(root: str, path: str, status: os.stat_result, mount: int) -> bool:
     with ExitStack() as stack:
         try:
             fd = _opened(stack, handle_below(root, path, links=False))
@@ -73,9 +72,9 @@ def _opened(stack: ExitStack, descriptor: int) -> int:
     return descriptor
 
 
-def _mount(descriptor: int) -> str:
+def _mount(descriptor: int) -> int:
     """The number of the mount that a descriptor was opened on."""
-    number = kernel_fields(f"/proc/self/fdinfo/{descriptor}").get("mnt_id")
-    if number is None:
+    number = mount_of(descriptor)
+    if number < 0:
         raise OSError(0, "the kernel doesn't tell mounts")
     return number
