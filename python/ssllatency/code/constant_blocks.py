@@ -48,11 +48,13 @@ class ConstantCall:
 
 @dataclass
 class CodeBlock:
-    """Instructions that are run from the first to the last: what they leave in the registers, their calls, and what follows."""
+    """Instructions that are run from the first to the last: what they leave in the registers, their calls, and what follows;
+    for some of what follows by `equal` a register, and the constant that it was found to hold on the way there."""
 
     held: list[int | None]
     calls: list[ConstantCall] = field(default_factory=list)
     next: list[int] = field(default_factory=list)
+    equal: dict[int, tuple[int, int]] = field(default_factory=dict)
     seen: set[State] = field(default_factory=set)
 
     @classmethod
@@ -88,7 +90,12 @@ def _spread(blocks: Mapping[int, CodeBlock], starts: Sequence[int], state: State
             continue
         block.seen.add(before)
         after = _after(before, block.held)
-        work += [(following, after) for following in block.next]
+        work += [(following, _with(after, block.equal.get(following))) for following in block.next]
+
+
+def _with(state: State, equal: tuple[int, int] | None) -> State:
+    """The state in which this register holds this constant as well."""
+    return state if equal is None else (*state[: equal[0]], equal[1], *state[equal[0] + 1 :])
 
 
 def _after(before: State, held: Iterable[int | None]) -> State:

@@ -67,7 +67,7 @@ def calls_with_constants(image: Image, bounds: Range) -> set[constant_blocks.Con
     if end - start > constant_blocks.MAX_SIZE:
         return set()
     machine = x86_constants if image.machine == "x86-64" else aarch64_constants
-    return constant_blocks.followed(machine.blocks(image.code(start, end - start), start), start, machine.REGISTERS)
+    return constant_blocks.followed(machine.blocks(image.code(start, end - start), start), start, machine.FOLLOWED)
 
 
 def _evaluation(image: Image) -> Evaluation:

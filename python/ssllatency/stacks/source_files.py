@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 _LONGEST_PATH = 256
 _LONGEST = 16
-# adr or adrp; add and ldr, of 64 bits, with an immediate. How many instructions later one may follow.
-_OF_ADDRESS, _ADR, _ADD, _LOAD, _SOON = 0x1F000000, 0x10000000, 0x91000000, 0xF9400000, 64
+# adr or adrp; add, sub, ldr and str, of 64 bits, with an immediate. How many instructions later one may follow.
+_OF_ADDRESS, _ADR, _SOON, _IN_PAGE = 0x1F000000, 0x10000000, 64, 0xFFF
+_ACCESS, _ADD, _SUBTRACT, _LOAD, _STORE = 0xFFC00000, 0x91000000, 0xD1000000, 0xF9400000, 0xF9000000
+_AT_STACK, _STACK = _ACCESS | 0x3E0, 0x3E0
 _MAX_FILES = 4096
 _OF_PATHS, _UNREADABLE = re.compile(rb"[\w./+-]"), re.compile(rb"[^ -~]")
 
@@ -73,14 +75,15 @@ def references(image: Image, texts: Collection[int], within: Range | None = None
 def _aarch64_references(image: Image, texts: Collection[int], within: Range | None) -> Iterator[tuple[int, int]]:
     """Those of adr, and of adrp where something is soon added to its register, be it in another block: the page alone is no
     text's address. A word in the data may be loaded from there as well, as the address of a function in a table of such."""
-    wanted, pages, last = set(texts), {text & ~0xFFF for text in texts}, -1
+    wanted, last = set(texts), -1
+    pages = {(text & ~_IN_PAGE) - before for text in texts for before in (-_IN_PAGE - 1, 0, _IN_PAGE + 1)}
     for start, code in image.code_pieces(4 * _SOON, within):
         words = memoryview(code[: len(code) & ~3]).cast("I")
         for number, word in enumerate(words):
             if word & _OF_ADDRESS != _ADR or start + 4 * number <= last:  # pieces overlap
                 continue
             address = made((), word, start + 4 * number)
-            if address is None or address & ~0xFFF not in pages:
+            if address is None or address & ~_IN_PAGE not in pages:
                 continue
             taken = {address} if not word >> 31 else {address + added for added in _added(words, number, word & 31)}
             for text in sorted(taken & wanted):
@@ -89,15 +92,25 @@ def _aarch64_references(image: Image, texts: Collection[int], within: Range | No
 
 
 def _added(words: Sequence[int], position: int, register: int) -> Iterator[int]:
-    """The numbers that are added to the register soon after that position, or at which words are loaded from there."""
+    """The numbers that are added to the register soon after that position, at once or by way of a place that several texts are
+    reached from, or at which words are loaded from there. It may be kept on the stack meanwhile."""
+    held = {register: 0}
     for word in words[position + 1 : position + _SOON]:
-        if word & 0xFFC003E0 == _ADD | register << 5:
-            yield word >> 10 & 0xFFF
-        elif word & 0xFFC003E0 == _LOAD | register << 5:
-            yield 8 * (word >> 10 & 0xFFF)
-        elif word & _OF_ADDRESS != _ADR:
-            continue
-        if word & 31 == register:
+        number, before, access = word & 31, held.get(word >> 5 & 31), word & _ACCESS
+        distance, slot = word >> 10 & _IN_PAGE, -(word >> 10 & _IN_PAGE) - 1
+        if access in (_ADD, _SUBTRACT) and before is not None:
+            held[number] = before + (distance if access == _ADD else -distance)
+            yield held[number]
+        elif access == _LOAD and before is not None:
+            held.pop(number, None)
+            yield before + 8 * distance
+        elif word & _AT_STACK == _STORE | _STACK and number in held:
+            held[slot] = held[number]
+        elif word & _AT_STACK == _LOAD | _STACK and slot in held:
+            held[number] = held[slot]
+        elif word & _OF_ADDRESS == _ADR:
+            held.pop(number, None)
+        if not held:
             break
 
 

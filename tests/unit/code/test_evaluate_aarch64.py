@@ -107,6 +107,11 @@ def test_one_value(assembled: Assembler, body: str, value: Value) -> None:
         ("mov w0, #1\ncbz w1, 1f\nmov w0, #2\n1: ret", {0: 1, 1 << 32: 1, 1: 2}),
         ("mov w0, #1\ntbnz w1, #3, 1f\nmov w0, #2\n1: ret", {8: 1, 7: 2}),
         ("mov w0, #1\ntst w1, w1\nb.eq 1f\nmov w0, #2\n1: ret", {0: 1, 5: 2}),
+        ("mov w0, #1\ncmp w1, #3\nccmp w1, #7, #4, gt\nb.eq 1f\nmov w0, #2\n1: ret", {2: 1, 3: 1, 5: 2, 7: 1, 8: 2}),
+        ("mov w0, #1\nmov w2, #7\ncmp w1, #3\nccmp w1, w2, #0, ne\nb.ne 1f\nmov w0, #2\n1: ret", {3: 1, 7: 2, 8: 1}),
+        ("mov w0, #1\ncmp w1, #3\nccmp w1, #7, #8, ne\nb.lt 1f\nmov w0, #2\n1: ret", {3: 1, 6: 1, 8: 2}),
+        ("mov w0, #1\ncmp w1, #3\nccmp w1, #7, #2, ne\nb.hi 1f\nmov w0, #2\n1: ret", {3: 1, 6: 2, 8: 1}),
+        ("mov w4, #9\ncmp w1, #3\nccmp w1, #7, #4, gt\nmov w0, w4\nret", {3: 9, 8: 9}),
         ("adr x2, 2f\nldrh w1, [x2, w1, uxtw #1]\nadr x2, 1f\nadd x1, x2, w1, sxth #2\nbr x1\n"
          "1: mov w0, #1\nret\n3: mov w0, #2\nret\n2: .hword 0, (3b-1b)/4", {0: 1, 1: 2}),
     ],
@@ -121,6 +126,8 @@ def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     assert results(code, rdi=ARGUMENT) == {LoadedField((8,), 4), 0}
     read = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT}).fields
     assert read == {LoadedField((0,), 4), LoadedField((8,), 4)}
+    compared = "ldr w1, [x0]\ncmp w1, #3\nccmp w1, #7, #4, gt\nb.eq 1f\nmov w0, #2\nret\n1: mov w0, #1\nret"
+    assert results(assembled(compared), rdi=ARGUMENT) == {1, 2}
     select = assembled("ldr w1, [x0]\ncmp w1, #0\nldr w2, [x0, #4]\ncsel w0, w2, wzr, ne\nret")
     assert results(select, rdi=ARGUMENT) == {LoadedField((4,), 4), 0}
 

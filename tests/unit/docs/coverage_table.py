@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pages import TOP
 
@@ -99,6 +99,12 @@ _ARM_BORINGSSL = _by(
 _ARM_BARE_BORINGSSL = _by(
     f"{_LIBRARIES}/test_aarch64_libraries.py::test_a_stripped_boringssl_is_found",
     but="of Netty's; whether clients have certificates isn't known, nor the name that they ask for",
+)
+_ARM_BARE_OPENSSL = _by(
+    "unit/stacks/openssl/test_unnamed_aarch64.py::test_functions_of_aarch64_are_those_of_symbols",
+    "test_fields_and_labels_of_aarch64_are_those_of_symbols",
+    "test_plans_of_aarch64_are_those_of_symbols",
+    "test_handshakes_of_aarch64_are_those_of_symbols",
 )
 _ARM_OPENSSL = _by(f"{_LIBRARIES}/test_aarch64_libraries.py::test_all_operations_that_the_library_has_are_planned")
 _BY_HAND = "of 3.2, 3.4 and 3.5 functions, fields and probes were compared with those of symbols, by hand"
@@ -257,7 +263,7 @@ ROWS = (
                 f"{_LINKED}::test_certificate_and_signature_of_a_linked_openssl",
                 f"{_INSIDE}::test_certificates_of_a_stripped_openssl_in_another_library",
             ),
-            "aarch64": _X86_ALONE,
+            "aarch64": replace(_ARM_BARE_OPENSSL, but="of 3.0, 3.3, 3.5 and 4.0"),
         },
     ),
     Row(
@@ -278,7 +284,7 @@ ROWS = (
             "certificates": _by(f"{_LINKED}::test_certificate_and_signature_of_a_linked_openssl"),
             "reasons": _by(f"{_LINKED}::test_failures_of_a_linked_openssl_have_their_reasons"),
             "clients": _by(f"{_LINKED}::test_sides_of_a_linked_openssl"),
-            "aarch64": _X86_ALONE,
+            "aarch64": replace(_ARM_BARE_OPENSSL, but="of 1.1.1l"),
         },
     ),
     Row(

@@ -297,6 +297,29 @@ def _select(evaluation: Aarch64Evaluation, state: PathState, word: int, _: int) 
     _write(state, word, word & 31, no if holds is False else yes)
 
 
+# By the flags N, Z, C and V that a conditional compare sets where it compares nothing: those of a comparison that sets them so,
+# without C where none does.
+_AS_COMPARED = {
+    0b0000: ComparisonFlags(1, 0, 4, carry=False),
+    0b0010: ComparisonFlags(1, 0, 4),
+    0b0100: ComparisonFlags(0, 0, 4, carry=False),
+    0b0110: ComparisonFlags(0, 0, 4),
+    0b1000: ComparisonFlags(0, 1, 4),
+}
+
+
+def _compare_if(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
+    """ccmp of a register with another or with a small number, if a condition holds."""
+    left = _read(state, word, word >> 5 & 31)
+    right = word >> 16 & 31 if word >> 11 & 1 else _read(state, word, word >> 16 & 31)
+    holds = _holds(state, word >> 12 & 15)
+    state.flags = None
+    if holds and isinstance(left, int) and isinstance(right, int):
+        state.flags = ComparisonFlags(left, right, 8 if word >> 31 else 4)
+    elif holds is False:
+        state.flags = _AS_COMPARED.get(word & 15)
+
+
 _Handler = Callable[[Aarch64Evaluation, PathState, int, int], None]
 _HANDLERS: tuple[tuple[int, int, _Handler], ...] = (
     (0x1F000000, 0x10000000, _page),
@@ -308,4 +331,5 @@ _HANDLERS: tuple[tuple[int, int, _Handler], ...] = (
     (0x1F200000, 0x0B000000, _sum_shifted),
     (0x1FE00000, 0x0B200000, _sum_extended),
     (0x3FE00800, 0x1A800000, _select),
+    (0x7FE00410, 0x7A400000, _compare_if),
 )

@@ -8,7 +8,7 @@ from ssllatency.code.constant_blocks import CodeBlock
 from ssllatency.code.decode import lines
 
 _ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8")
-REGISTERS = len(_ARGUMENTS)
+FOLLOWED = len(_ARGUMENTS)
 """Those whose constants are followed: the first arguments, in their order."""
 _ENDS = ("ret", "jmp", "ud2", "hlt", "int3")
 _ONLY_READ = ("cmp", "test", "push", "bt", "nop", "ucomisd", "ucomiss", "comisd", "comiss")
@@ -41,13 +41,13 @@ def blocks(code: bytes, start: int) -> dict[int, CodeBlock]:
         if block is None or address in starts:
             if block is not None:
                 block.next.append(address)
-            block = found[address] = CodeBlock.begin(REGISTERS)
+            block = found[address] = CodeBlock.begin(FOLLOWED)
         after = address + size
         if name == "call":
             target = _number(text)
             if target is not None:
                 block.call(address, target)
-            block.held = [None] * REGISTERS
+            block.held = [None] * FOLLOWED
         elif name[0] == "j" or name in _ENDS or name.endswith("ret"):
             target = _number(text)
             if target in own and target is not None:
@@ -65,7 +65,7 @@ def blocks(code: bytes, start: int) -> dict[int, CodeBlock]:
 def _step(held: list[int | None], after: int, name: str, text: str) -> None:
     """Follow one instruction; `after` is the address of the next."""
     if name.startswith(_OTHERS_TOO):
-        held[:] = [None] * REGISTERS
+        held[:] = [None] * FOLLOWED
         return
     to, _, origin = text.partition(", ")
     part = _PARTS.get(to)

@@ -117,16 +117,27 @@ class CertificatePaths:
         for name in _ASKS:
             if name not in self._found.functions:
                 continue
-            read = self._found.follow(self._found.known(name)).fields
-            numbers = sorted({field.path for field in read if len(field.path) == 1 and field.size == 4})
-            if len(numbers) > MOST_FIELDS:
-                raise Unplannable(f"{name} looks at too many numbers")
-            modes = [
-                path for path in numbers if all(self._refuses(name, path, mode) == refuses for mode, refuses in _MODES.items())
-            ]
+            modes = self._modes(name)
             if len(modes) == 1:
                 self.paths["verify_mode"] = FieldPath(modes[0], 4)
                 return
+
+    def _modes(self, name: str) -> list[tuple[int, ...]]:
+        """The numbers by which it raises that error; those of 64 bits only where there are no others, as compilers load what is
+        beside a number with it where they look at some of its bits."""
+        read = self._found.follow(self._found.known(name)).fields
+        for size in (4, 8):
+            numbers: list[tuple[int, ...]] = sorted(
+                {field.path for field in read if len(field.path) == 1 and field.size == size}
+            )
+            if len(numbers) > MOST_FIELDS:
+                raise Unplannable(f"{name} looks at too many numbers")
+            if modes := [path for path in numbers if self._is_mode(name, path)]:
+                return modes
+        return []
+
+    def _is_mode(self, name: str, path: tuple[int, ...]) -> bool:
+        return all(self._refuses(name, path, mode) == refuses for mode, refuses in _MODES.items())
 
     def _refuses(self, name: str, path: tuple[int, ...], mode: int) -> bool:
         fatal, calls = (

@@ -46,8 +46,6 @@ class OpenSslFinder:
     from the constructor where nothing can be found."""
 
     def __init__(self, image: Image, raising: Collection[str]) -> None:
-        if image.machine != "x86-64":
-            raise Unplannable(f"errors that are raised are read in x86-64 code only, not in {image.machine} code")
         if not all(any(True for _ in image.find_string(text)) for text in (_FILE_NAME, MACHINE.encode())):
             raise Unplannable("no text in it names OpenSSL's source and the function that all handshakes go through")
         self.image = image

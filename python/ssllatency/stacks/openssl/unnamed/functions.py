@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from ssllatency.code.calls import calls_to
-from ssllatency.code.decode import lines
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, LoadedField
@@ -20,6 +19,7 @@ from ssllatency.stacks.openssl.operations import OPERATIONS
 from ssllatency.stacks.openssl.unnamed import before_3, since_3
 from ssllatency.stacks.openssl.unnamed.before_3 import Before3
 from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MACHINE, SMALL, OpenSslFinder
+from ssllatency.stacks.openssl.unnamed.instructions import counts
 from ssllatency.stacks.openssl.unnamed.raised_numbers import RaisedNumbers
 from ssllatency.stacks.openssl.unnamed.sides import Sides
 from ssllatency.stacks.openssl.unnamed.since_3 import Since3
@@ -51,8 +51,6 @@ _RAISING = (
 
 _FLAGS = 3  # of ssl_write_internal, since OpenSSL 3.3
 MAX_OFFSET = 1 << 16  # in a connection, and in what it points to
-_LOCKED = "lock "  # the prefix of an instruction that counts references
-_FIRST_BYTES = 64
 _MINUS_1, _FLOW_ERROR = 0xFFFFFFFF, 1
 
 
@@ -105,7 +103,11 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
         checking = {bounds for name in _VERIFYING for bounds in self.raised.raising.get(name, ())}
         calls = [(call.target, call.arguments) for start, _ in checking for call in self.follow(start).calls]
         given = {target for target, (_, _, third, *_) in calls if third == CONNECTION}
-        known_by = {target for target, (first, _, third, *_) in calls if isinstance(third, LoadedField) and first != CONNECTION}
+        known_by = {
+            target
+            for target, (first, _, third, *_) in calls
+            if isinstance(third, LoadedField) and third.is_pointer and first != CONNECTION
+        }
         return self.image.functions_at(sorted(target for target in given or known_by if isinstance(target, int)))
 
     def _refuse_callers(self) -> None:
@@ -184,9 +186,4 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
     def _frees(self, address: int) -> bool:
         nothing = followed_in(self.image, address, Assumptions({"rdi": 0}))
         does_nothing = not nothing.calls and bool(nothing.results)
-        return does_nothing and self._counts(address) and bool(self.follow(address).calls)
-
-    def _counts(self, address: int) -> bool:
-        """Whether it begins with an instruction that counts references, which has a prefix that no other has there."""
-        code = self.image.code(address, _FIRST_BYTES)
-        return any(line.mnemonic.startswith(_LOCKED) for line in lines(code, address, self.image.machine))
+        return does_nothing and counts(self.image, address) and bool(self.follow(address).calls)

@@ -21,6 +21,7 @@ from ssllatency.stacks.openssl.connection import Accessors, UnclearError
 from ssllatency.stacks.openssl.unnamed.certificates import CertificatePaths
 from ssllatency.stacks.openssl.unnamed.finder import MOST_FIELDS
 from ssllatency.stacks.openssl.unnamed.functions import MAX_OFFSET, UnnamedOpenSslFunctions
+from ssllatency.stacks.openssl.unnamed.instructions import loads
 
 _CONNECTION = SymbolicAddress("argument", 0)
 _GET_NEGOTIATED_GROUP, _UNKNOWN_COMMAND = 134, 0x7FFF  # of SSL_ctrl: include/openssl/ssl.h
@@ -98,7 +99,7 @@ class UnnamedLabels:
             return False
         if not offset:
             return size <= _SMALL
-        return offset.to_bytes(4, "little") in code or (offset < 128 and bytes([offset]) in code)
+        return loads(self._image.machine, code, offset)
 
     @cached_property
     def _method(self) -> int:

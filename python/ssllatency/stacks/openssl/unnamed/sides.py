@@ -13,6 +13,7 @@ from ssllatency.code.returns import returned_address
 from ssllatency.code.values import LoadedField
 from ssllatency.elf.image import Range
 from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MACHINE, NEAR, SMALL, Fields, OpenSslFinder
+from ssllatency.stacks.openssl.unnamed.instructions import loads
 from ssllatency.stacks.source_files import references
 
 _MOST_PLACES = 256
@@ -101,7 +102,8 @@ class Sides:
         return [each for each in self._found.small if self._stores(each[0], slot)]
 
     def _stores(self, address: int, slot: int) -> bool:
-        return bytes([slot]) in self._found.image.code(address, SMALL) and bool(self._chosen(address, slot))
+        code = self._found.image.code(address, SMALL)
+        return loads(self._found.image.machine, code, slot) and bool(self._chosen(address, slot))
 
     def _chosen(self, address: int, slot: int) -> set[int]:
         """The fields of a connection in which the function stores this slot of its table of methods."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import permutations
 
@@ -13,6 +12,7 @@ from ssllatency.code.values import MASK, LoadedField
 from ssllatency.elf.image import Function, Range
 from ssllatency.stacks.found_functions import FOUND
 from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MOST_FIELDS, Fields, OpenSslFinder
+from ssllatency.stacks.openssl.unnamed.instructions import sets
 
 NOTHING, WRITING, READING = 1, 2, 3
 """Codes that SSL_want returns: include/openssl/ssl.h."""
@@ -23,7 +23,6 @@ _CLOSED = {6, None}  # SSL_ERROR_ZERO_RETURN, or what isn't known
 _RECEIVED_SHUTDOWN = 2
 _MOST_TOLD = 64  # functions that hold SSL_get_error's codes: in real files three at most
 _LARGEST = 1536  # bytes of SSL_get_error
-_RETURNED = rb"%c\0\0\0|\x6a%c"  # mov $9, register or push $9
 
 
 class Waits:
@@ -52,7 +51,7 @@ class Waits:
         """Whether it has two of the codes that only few functions have."""
         code = self._found.image.code(function[0], function[1] - function[0])
         few = (self._codes[5], max(self._codes.values()))
-        return all(re.search(_RETURNED % (number, number), code) for number in few)
+        return all(sets(self._found.image.machine, code, number) for number in few)
 
     def _returns_codes(self, function: Range) -> bool:
         if set(self._found.follow(function[0], {"rsi": 1, "rdx": 1}).results) != {0}:
