@@ -61,6 +61,8 @@ _FILES |= {
     "openssl-inside-4.0-arm64": ("cryptography-4.0-arm64", "cryptography/hazmat/bindings/_rust.abi3.so"),
     "openssl-4": ("openssl-4-amd64", "usr/bin/openssl"),
     "libssl.a-1.1-x86-64": ("bullseye-dev-amd64", f"{_X86_64}/libssl.a"),
+    "libssl.a-3.5-arm64": ("trixie-dev-arm64", f"{_ARM64}/libssl.a"),
+    "ld-arm64": ("binutils-arm64", "usr/bin/aarch64-linux-gnu-ld"),
     "libcrypto_mb-13": ("crypto-mb-amd64", f"{_X86_64}/libcrypto_mb.so.13.3"),
     "caddy-bookworm": ("go-bookworm-amd64", "usr/bin/caddy"),
     "caddy-trixie": ("go-trixie-amd64", "usr/bin/caddy"),

@@ -132,6 +132,14 @@ def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     assert results(select, rdi=ARGUMENT) == {LoadedField((4,), 4), 0}
 
 
+def test_the_stacks_guard_is_what_it_was(assembled: Assembler) -> None:
+    """GCC clears the register that it compared with: nothing else is compared so."""
+    compares, ends = "ldr x2, [sp, #8]\nldr x3, [x1]\nsubs x2, x2, x3", "b.ne 1f\nmov w0, #1\nret\n1: mov w0, #2\nret"
+    assert results(assembled(f"{compares}\nmov x3, #0\n{ends}")) == {1}
+    for other in ("nop", "mov x2, #0", "mov x3, #1"):
+        assert results(assembled(f"{compares}\n{other}\n{ends}")) == {1, 2}
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -15,6 +15,7 @@ from ssllatency.code.values import MASK, ComparisonFlags, LoadedField, Value, ma
 from ssllatency.elf import aarch64
 
 _CLOBBERED = (*range(19), 30)
+_SUBTRACT, _SUBTRACTS, _CLEAR = 0xFFE0FC00, 0xEB000000, 0xD2800000  # subs of 64 bits, with a register; mov register, #0
 # The conditions 0 to 13 as the jumps of Comparison; "" for those that it doesn't know.
 _CONDITIONS = ("je", "jne", "jae", "jb", "js", "jns", "", "", "ja", "jbe", "jge", "jl", "jg", "jle")
 
@@ -201,12 +202,20 @@ def _sum_immediate(_: Aarch64Evaluation, state: PathState, word: int, __: int) -
     _sum(state, word, _read(state, word, word >> 5 & 31, stack=True), right, stack=True)
 
 
-def _sum_shifted(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
+def _guards(evaluation: Aarch64Evaluation, state: PathState, word: int) -> bool:
+    """Whether the instruction compares the stack's guard with what was kept of it: GCC clears what it was compared with."""
+    clears = evaluation.image.constant(state.address, 4) == _CLEAR | word >> 16 & 31
+    return clears and word & _SUBTRACT == _SUBTRACTS and word & 31 == word >> 5 & 31
+
+
+def _sum_shifted(evaluation: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:
     shift, amount = word >> 22 & 3, word >> 10 & 63
     right = _read(state, word, word >> 16 & 31)
     if amount:
         right = right << amount & MASK if isinstance(right, int) and not shift else None
     _sum(state, word, _read(state, word, word >> 5 & 31), right, stack=False)
+    if _guards(evaluation, state, word):
+        state.flags = ComparisonFlags(0, 0, 8)  # else the program ends
 
 
 def _sum_extended(_: Aarch64Evaluation, state: PathState, word: int, __: int) -> None:

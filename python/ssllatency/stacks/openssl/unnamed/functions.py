@@ -157,9 +157,10 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
         return self.follow(start, fields={(field,): _FLOW_ERROR}).results == [_MINUS_1]
 
     def _free(self) -> None:
-        """The function that SSL_new calls where it fails: it does nothing with NULL, and counts a reference less."""
-        made = [name for name in _MAKES if name in self.functions]
-        called = {call.target for name in made for call in self.raised.calls(self.bounds(name))}
+        """The function that SSL_new calls where it fails: it does nothing with NULL, and counts a reference less. In OpenSSL
+        1.1.1 what makes a BIO of a connection raises its errors by the same name."""
+        making = (bounds for name in _MAKES for bounds in self.raised.raising.get(name, ()))
+        called = {call.target for bounds in making for call in self.raised.calls(bounds)}
         self.take("SSL_free", lambda: [each for each in self.image.functions_at(sorted(called)) if self._frees(each[0])])
 
     def _exact(self) -> None:
