@@ -179,8 +179,10 @@ enum ssll_phase_cookie {
 
 /* The cookie of a site that raises an error. */
 enum ssll_error_cookie {
-	SSLL_ERROR_COOKIE_REASON = 0, /* 3 bits: index of the argument that holds the reason; the first holds the library */
-	SSLL_ERROR_COOKIE_FATAL = 3,  /* 1 bit: ossl_statem_fatal, whose second argument is the alert */
+	/* 3 bits: index of the argument that holds the reason, or the alert; the first holds the library, or the connection */
+	SSLL_ERROR_COOKIE_REASON = 0,
+	SSLL_ERROR_COOKIE_FATAL = 3,    /* 1 bit: it sends an alert */
+	SSLL_ERROR_COOKIE_LEVELLED = 4, /* 1 bit: of the level that its second argument says */
 };
 
 /* Where in an error word the library's number and the reason lie. */
@@ -189,8 +191,9 @@ enum ssll_error {
 	SSLL_ERROR_REASON_BITS = 24,
 	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
 	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
-	SSLL_ERROR_LIBRARY_GNUTLS = 1, /* it has no numbers of libraries, */
-	SSLL_ERROR_LIBRARY_GO = 2,     /* nor has Go, whose reasons are enum ssll_go_reason */
+	SSLL_ERROR_LIBRARY_GNUTLS = 1,  /* it has no numbers of libraries, */
+	SSLL_ERROR_LIBRARY_GO = 2,      /* nor has Go, whose reasons are enum ssll_go_reason, */
+	SSLL_ERROR_LIBRARY_MBEDTLS = 5, /* nor Mbed TLS */
 };
 
 /* The reason in a Go program's error word, beside the hash of the error's type, or of its text. */

@@ -49,6 +49,7 @@ const enum ssll_path_size *ssll_path_size_btf __attribute__((unused));
 const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
 const enum ssll_go_type *ssll_go_type_btf __attribute__((unused));
 const enum ssll_go_field *ssll_go_field_btf __attribute__((unused));
+const enum ssll_mbedtls_field *ssll_mbedtls_field_btf __attribute__((unused));
 const enum ssll_hit *ssll_hit_btf __attribute__((unused));
 const enum ssll_process_slot *ssll_process_slot_btf __attribute__((unused));
 const enum ssll_hit_table *ssll_hit_table_btf __attribute__((unused));

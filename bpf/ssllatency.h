@@ -412,6 +412,20 @@ enum ssll_go_field {
 	SSLL_GO_FIELDS = 13,
 };
 
+/* The numbers that the code of an Mbed TLS shows, by their place in ssll_library; 0 not known. */
+enum ssll_mbedtls_field {
+	SSLL_MBEDTLS_FIELD_STATE = 0,         /* in a context: how far its handshake is, an int */
+	SSLL_MBEDTLS_FIELD_OVER = 1,          /* what it is where that is over */
+	SSLL_MBEDTLS_FIELD_CONFIGURATION = 2, /* in a context: the address of its configuration, which says the side */
+	SSLL_MBEDTLS_FIELD_MAJOR = 3,         /* 3 from Mbed TLS 3.0 on, as far as codes have changed */
+	SSLL_MBEDTLS_FIELD_SEND = 4,          /* in a context: the functions by which it writes and reads */
+	SSLL_MBEDTLS_FIELD_RECEIVE = 5,
+	SSLL_MBEDTLS_FIELD_RECEIVE_TIMEOUT = 6,
+	SSLL_MBEDTLS_FIELD_NET_SEND = 7, /* from the first of them on: where the library's own ones for sockets lie */
+	SSLL_MBEDTLS_FIELD_NET_RECEIVE = 8,
+	SSLL_MBEDTLS_FIELD_NET_RECEIVE_TIMEOUT = 9,
+};
+
 /* The most steps from an SSL to a value. */
 enum ssll_path_size {
 	SSLL_PATH_LENGTH = 4,
@@ -446,7 +460,7 @@ struct ssll_library {
 	__s32 tells_ids;   /* 1: a site of it tells the IDs of a server's connections over QUIC */
 	struct ssll_path paths[SSLL_PLACES]; /* by enum ssll_place_of; none where nothing is labelled */
 	__u32 types[SSLL_GO_TYPES];          /* Go: the hash of each type, 0 where the program doesn't have it */
-	__s32 fields[SSLL_GO_FIELDS];        /* Go: where records have each field, 0 where that isn't known */
+	__s32 fields[SSLL_GO_FIELDS];        /* Go: where records have each field, 0 where that isn't known; or of Mbed TLS */
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */

@@ -15,6 +15,8 @@ static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const 
 	__u64 in_init = 0, reached = 0;
 	__u32 state = 0;
 
+	if (counts_states(library))
+		return convention == SSLL_SSL_HANDSHAKE && begins_mbedtls(ssl, library);
 	if (!library->paths[SSLL_PLACE_OF_IN_INIT].length || begins_within_call(library))
 		return convention == SSLL_SSL_HANDSHAKE;
 	if (!read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
@@ -30,6 +32,8 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_library *l
 	__u64 in_init = 0;
 	__u32 rwstate = 0;
 
+	if (counts_states(library))
+		return is_mbedtls_under_way(ssl, library);
 	if (begins_within_call(library))
 		return read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) && in_init;
 	return read_rwstate(ssl, library, &rwstate) && rwstate > OPENSSL_NOTHING;

@@ -300,6 +300,8 @@ static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool succes
 {
 	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
+	if (counts_states(library))
+		return convention == SSLL_SSL_HANDSHAKE && success && is_mbedtls_over(ssl, library, true);
 	if (begins_within_call(library) || !read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init))
 		return convention == SSLL_SSL_HANDSHAKE && success;
 	read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &reached);
@@ -339,6 +341,10 @@ __noinline __u32 continue_or_end(struct ssll_handshake *handshake, __u64 ssl, __
 	verdict = judge_ssl(ssl, (__s32)value, library);
 	if (verdict.end == SSLL_END_TRANSPORT && has_libssl_error(handshake))
 		verdict = judge_raised();
+	if (verdict.wait == SSLL_WAIT_HANDSHAKE && begins_anew(library)) {
+		close_handshake(ssl, this_process());
+		return 0;
+	}
 	if (verdict.outcome == SSLL_RETRY) {
 		handshake->waiting = part_of_wait(verdict.wait);
 		if (is_transport(handshake->waiting))

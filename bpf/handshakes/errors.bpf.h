@@ -9,6 +9,8 @@
 
 /* Alerts: RFC 8446, section 6. */
 enum {
+	TLS_FATAL = 2,
+	TLS_NO_ALERT = 256,
 	TLS_HANDSHAKE_FAILURE = 40,
 	TLS_MISSING_EXTENSION = 109,
 	TLS_CERTIFICATE_REQUIRED = 116,
@@ -59,20 +61,27 @@ static __always_inline void keep_returned_error(
 
 	if (!returns_error(library))
 		return;
-	read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert);
-	keep_error(handshake, SSLL_ERROR_LIBRARY_GNUTLS, gnutls_error(returned, alert));
+	if (!read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert))
+		alert = TLS_NO_ALERT;
+	keep_error(handshake, own_error_library(library), returned_reason(library, returned, alert));
+}
+
+/* Whether the alert that a call sends ends the handshake. */
+static __always_inline bool sends_fatal_alert(const struct pt_regs *ctx, __u64 cookie)
+{
+	return !field(cookie, SSLL_ERROR_COOKIE_LEVELLED, 1) || (__u8)argument(ctx, 1) == TLS_FATAL;
 }
 
 static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie)
 {
 	struct ssll_handshake *handshake = current_handshake();
-	__s32 alert = (__s32)argument(ctx, 1);
+	__s32 alert = (__s32)argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3));
 
 	if (!handshake)
 		return 0;
 	if (!field(cookie, SSLL_ERROR_COOKIE_FATAL, 1)) {
-		keep_error(handshake, argument(ctx, 0), argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3)));
-	} else if (alert >= 0 && alert < 256 && !(handshake->flags & SSLL_FLAG_ALERT_SENT)) {
+		keep_error(handshake, argument(ctx, 0), alert);
+	} else if (sends_fatal_alert(ctx, cookie) && alert >= 0 && alert < 256 && !(handshake->flags & SSLL_FLAG_ALERT_SENT)) {
 		handshake->alert = alert;
 		handshake->flags |= SSLL_FLAG_ALERT_SENT;
 	}

@@ -76,7 +76,8 @@ static __always_inline bool read_code_point(
 
 static __always_inline bool read_version(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
-	return read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value) && to_tls_version(library, value);
+	return has_agreed_on_version(ssl, library) && read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value) &&
+	       to_tls_version(library, value);
 }
 
 static __always_inline bool read_cipher(__u64 ssl, const struct ssll_library *library, __u64 *value)

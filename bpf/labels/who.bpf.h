@@ -121,10 +121,27 @@ static __always_inline void read_counted_name(__u64 ssl, const struct ssll_libra
 		set_label(labels, SSLL_LABEL_SNI, 0);
 }
 
+/* The protocol that was agreed on, a text that ends in a zero byte. */
+static __always_inline void read_ended_protocol(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+{
+	__u64 protocol = 0;
+
+	if (!read_place(ssl, library, SSLL_PLACE_OF_ALPN, &protocol))
+		return;
+	if (protocol)
+		set_text(labels, SSLL_LABEL_ALPN, number_of_string(protocol, SSLL_TEXT_KIND_PROTOCOL));
+	else if (has_read_hello(labels))
+		set_label(labels, SSLL_LABEL_ALPN, 0);
+}
+
 static __always_inline void read_protocol(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
 {
 	__u64 protocol = 0, length = 0;
 
+	if (ends_protocol_in_zero(library)) {
+		read_ended_protocol(ssl, library, labels);
+		return;
+	}
 	if (!lacks_extension(ssl, library, SSLL_PLACE_OF_ALPN) &&
 	        (!read_place(ssl, library, SSLL_PLACE_OF_ALPN, &protocol) ||
 	                !read_place(ssl, library, SSLL_PLACE_OF_ALPN_LENGTH, &length)))

@@ -70,12 +70,23 @@ static __always_inline bool read_rwstate(__u64 ssl, const struct ssll_library *l
 	return read_int(holder, library->rwstate, rwstate);
 }
 
+/* What says which side the SSL is on: it itself, or its configuration; 0 where that can't be read. */
+static __always_inline __u64 side_holder(__u64 ssl, const struct ssll_library *library)
+{
+	__u64 configuration = ssl + library->fields[SSLL_MBEDTLS_FIELD_CONFIGURATION];
+
+	if (library->stack != SSLL_STACK_MBEDTLS)
+		return ssl;
+	return bpf_probe_read_user(&configuration, sizeof(configuration), (void *)configuration) ? 0 : configuration;
+}
+
 /* Whether the SSL is a server's; false where that can't be read. */
 static __always_inline bool read_server(__u64 ssl, const struct ssll_library *library, bool *server)
 {
+	__u64 holder = side_holder(ssl, library);
 	__u32 word = 0;
 
-	if (!read_int(ssl, library->server, &word))
+	if (!holder || !read_int(holder, library->server, &word))
 		return false;
 	*server = library->server_bits ? word & library->server_bits : word;
 	return true;

@@ -9,3 +9,4 @@
 #include "stacks/openssl.bpf.h"
 #include "stacks/boringssl.bpf.h"
 #include "stacks/gnutls.bpf.h"
+#include "stacks/mbedtls.bpf.h"

@@ -58,15 +58,30 @@ static __always_inline bool keeps_failing(const struct ssll_library *library)
 /* Whether what a call returned is its error. */
 static __always_inline bool returns_error(const struct ssll_library *library)
 {
-	return library->stack == SSLL_STACK_GNUTLS;
+	return library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_MBEDTLS;
+}
+
+/* The reason in the error word of a call that returned its error. `alert`: the last one that was received. */
+static __always_inline __u32 returned_reason(const struct ssll_library *library, __s32 returned, __u32 alert)
+{
+	return library->stack == SSLL_STACK_MBEDTLS ? mbedtls_error(returned, alert) : gnutls_error(returned, alert);
+}
+
+/* Whether a connection's version is that of its handshake by now, and not one that this side would like to have. */
+static __always_inline bool has_agreed_on_version(__u64 ssl, const struct ssll_library *library)
+{
+	return library->stack != SSLL_STACK_MBEDTLS || is_mbedtls_over(ssl, library, true);
 }
 
 /* Makes TLS' number of a version, as the library keeps it; false of one that isn't TLS. */
 static __always_inline bool to_tls_version(const struct ssll_library *library, __u64 *version)
 {
-	if (library->stack != SSLL_STACK_GNUTLS)
+	if (library->stack == SSLL_STACK_GNUTLS)
+		*version = gnutls_version(*version);
+	else if (library->stack == SSLL_STACK_MBEDTLS)
+		*version = mbedtls_version(*version);
+	else
 		return true;
-	*version = gnutls_version(*version);
 	return *version != 0;
 }
 
@@ -85,7 +100,7 @@ static __always_inline void to_cipher(const struct ssll_library *library, __u64 
 {
 	if (library->stack == SSLL_STACK_GNUTLS)
 		*cipher = gnutls_cipher(*cipher);
-	if (library->stack == SSLL_STACK_GO || library->stack == SSLL_STACK_BORINGSSL)
+	if (library->stack == SSLL_STACK_GO || library->stack == SSLL_STACK_BORINGSSL || library->stack == SSLL_STACK_MBEDTLS)
 		*cipher = tls_cipher(*cipher);
 }
 
@@ -111,7 +126,27 @@ static __always_inline bool keeps_name_in_one_place(const struct ssll_library *l
 /* Where the path to a connection's descriptor begins; 0 where what it reads from is no socket, as far as its type tells. */
 static __always_inline __u64 transport_of(__u64 ssl, const struct ssll_library *library)
 {
+	if (library->stack == SSLL_STACK_MBEDTLS && !reads_mbedtls_socket(ssl, library))
+		return 0;
 	return library->stack == SSLL_STACK_GO ? go_socket_of(ssl, library) : ssl;
+}
+
+/* Whether a connection has a number that says how far its handshake is. */
+static __always_inline bool counts_states(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_MBEDTLS;
+}
+
+/* Whether a handshake that is to be made anew leaves nothing behind: no call goes on with it. */
+static __always_inline bool begins_anew(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_MBEDTLS;
+}
+
+/* Whether the protocol that was agreed on ends in a zero byte; of others its length is known. */
+static __always_inline bool ends_protocol_in_zero(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_MBEDTLS;
 }
 
 /*

@@ -92,11 +92,13 @@ class Error(IntEnum):
     LIBRARY_BORINGSSL = 16
     LIBRARY_GNUTLS = 1
     LIBRARY_GO = 2
+    LIBRARY_MBEDTLS = 5
 
 
 class ErrorCookie(IntEnum):
     REASON = 0
     FATAL = 3
+    LEVELLED = 4
 
 
 class EventSize(IntEnum):
@@ -265,6 +267,19 @@ class Label(IntEnum):
     PEER = 11
     LABELS = 12
     OTHER = 31
+
+
+class MbedtlsField(IntEnum):
+    STATE = 0
+    OVER = 1
+    CONFIGURATION = 2
+    MAJOR = 3
+    SEND = 4
+    RECEIVE = 5
+    RECEIVE_TIMEOUT = 6
+    NET_SEND = 7
+    NET_RECEIVE = 8
+    NET_RECEIVE_TIMEOUT = 9
 
 
 class Operation(IntEnum):
@@ -470,6 +485,7 @@ class Stack(IntEnum):
     OPENSSL = 0
     BORINGSSL = 1
     GNUTLS = 2
+    MBEDTLS = 3
     GO = 64
 
 

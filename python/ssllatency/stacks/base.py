@@ -292,6 +292,8 @@ class Stack(Implementation):
     """Those of its operations by which handshakes are followed."""
     inlines_handshake: bool
     """Whether the calls around the one that makes a handshake may have it built in, so that a probe in it misses theirs."""
+    ends_protocol_in_zero: bool = False
+    """Whether the protocol that was agreed on is a text that a zero byte ends, so that it has no length."""
     keeps_name_in_one_place: bool = False
     """Whether the name that a client asked for has one place, whether a session is resumed or not."""
     rooms: Mapping[str, str] = {}
@@ -333,7 +335,8 @@ class Stack(Implementation):
         return ()
 
     def runtime_fields(self, image: Image) -> tuple[int, ...]:  # noqa: ARG002
-        """Byte offsets in records of Go's, by GoField, 0 where one isn't known; empty for another stack."""
+        """Byte offsets in records of Go's, by GoField, or the numbers of MbedtlsField, 0 where one isn't known; empty for
+        another stack."""
         return ()
 
     @abstractmethod

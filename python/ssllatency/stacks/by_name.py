@@ -40,7 +40,6 @@ BY_NAME = (
         instead="NSS makes handshakes within the reads and writes of NSPR, so that they don't show as calls; bpftrace can time"
         " the private key of full ones, PK11_Sign and PK11_SignWithMechanism of libnss3.so.",
     ),
-    ByName("Mbed TLS", "libmbedtls.so*", instead=_calls("Mbed TLS", "mbedtls_ssl_handshake", "0")),
     ByName("wolfSSL", "libwolfssl.so*", instead=_calls("wolfSSL", "wolfSSL_accept or, in clients, wolfSSL_connect", "1")),
     ByName("s2n-tls", "libs2n.so*", instead=_calls("s2n-tls", "s2n_negotiate", "0")),
     ByName("Botan", "libbotan-[23].so*"),

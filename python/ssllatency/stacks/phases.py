@@ -80,12 +80,14 @@ class PhaseFunction:
 
 class ErrorKind(StrEnum):
     """The arguments that tell of an error, in the order of ARGUMENTS. RAISE, OWN and RAISE_1_1: the library and the reason, OWN
-    at the calls by which a library breaks off. FATAL: the connection and the alert (-1: none)."""
+    at the calls by which a library breaks off. FATAL: the connection and the alert (-1: none). ALERT: the connection, the level
+    of the alert that is sent, and the alert."""
 
     RAISE = "raise"
     OWN = "own"
     RAISE_1_1 = "raise_1_1"
     FATAL = "fatal"
+    ALERT = "alert"
 
 
 ARGUMENTS = {
@@ -93,6 +95,7 @@ ARGUMENTS = {
     ErrorKind.OWN: (0, 1),
     ErrorKind.RAISE_1_1: (0, 2),
     ErrorKind.FATAL: (0, 1),
+    ErrorKind.ALERT: (0, 1, 2),
 }
 
 

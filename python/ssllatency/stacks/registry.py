@@ -12,6 +12,7 @@ from ssllatency.stacks.boringssl.stack import BoringSsl
 from ssllatency.stacks.by_name import BY_NAME
 from ssllatency.stacks.gnutls.stack import GnuTls
 from ssllatency.stacks.go.stack import Go
+from ssllatency.stacks.mbedtls.stack import MbedTls
 from ssllatency.stacks.openssl.stack import OpenSsl
 from ssllatency.stacks.rustls.implementation import Rustls
 from ssllatency.stacks.rustls.stack import RustlsFunctions
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 # A library comes after the one that it descends from, with whose functions' names it would be taken for that.
-STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go(), GnuTls(), RustlsFunctions())
+STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go(), GnuTls(), MbedTls(), RustlsFunctions())
 UNTRACED: tuple[Implementation, ...] = (Rustls(), *BY_NAME)
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)

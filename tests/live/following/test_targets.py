@@ -280,14 +280,14 @@ def test_two_versions_at_one_path(certificates: Path, copies: Path) -> None:
 
 
 @contextmanager
-def with_mbed_tls(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def with_nss(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that maps a library by the name of one that isn't traced."""
     (folder / "empty.c").write_text("int nothing;\n")
-    library = build.library(folder, "libmbedtls.so.14", [str(folder / "empty.c")])
+    library = build.library(folder, "libssl3.so", [str(folder / "empty.c")])
     command = ["env", f"LD_PRELOAD={library}", "sleep", "60"]
     with subprocess.Popen(command) as process:
         try:
-            while "libmbedtls" not in Path(f"/proc/{process.pid}/maps").read_text():
+            while "libssl3" not in Path(f"/proc/{process.pid}/maps").read_text():
                 assert process.poll() is None
             yield process
         finally:
@@ -296,22 +296,22 @@ def with_mbed_tls(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("command", ["trace", "handshakes", "snoop"])
 def test_what_is_not_traced_is_named(command: str, tmp_path: Path) -> None:
-    with with_mbed_tls(tmp_path) as process:
+    with with_nss(tmp_path) as process:
         words = [PROGRAM, command, "-p", str(process.pid), "-d", "1"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
         [tls] = targets("-p", process.pid)[process.pid]["tls"]
     assert done.returncode == 1
-    sentence = f"the TLS of sleep (PID {process.pid}) is Mbed TLS, which isn't traced."
-    assert done.stderr.startswith(f"ssllatency: {sentence} Mbed TLS exports mbedtls_ssl_handshake, which bpftrace can time")
-    assert (tls["implementation"], tls["traced"], tls["reason"]) == ("Mbed TLS", False, "Mbed TLS isn't traced")
+    sentence = f"the TLS of sleep (PID {process.pid}) is NSS, which isn't traced."
+    assert done.stderr.startswith(f"ssllatency: {sentence} NSS makes handshakes within the reads and writes of NSPR")
+    assert (tls["implementation"], tls["traced"], tls["reason"]) == ("NSS", False, "NSS isn't traced")
 
 
 @pytest.mark.smoke
 def test_beside_what_is_traced_it_is_noted(certificates: Path, tmp_path: Path) -> None:
-    with Nginx(certificates) as server, with_mbed_tls(tmp_path) as process, Trace(server.master_pid, process.pid) as trace:
+    with Nginx(certificates) as server, with_nss(tmp_path) as process, Trace(server.master_pid, process.pid) as trace:
         exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(2)
         server.wait_idle()
     assert_exact(trace.document, exchanges)
-    sentence = f"Mbed TLS, which isn't traced, is mapped by sleep (PID {process.pid}) as well."
+    sentence = f"NSS, which isn't traced, is mapped by sleep (PID {process.pid}) as well."
     [note] = [note for note in trace.document["notes"] if note.startswith(sentence)]
-    assert "mbedtls_ssl_handshake" in note
+    assert "PK11_Sign" in note

@@ -148,21 +148,26 @@ def _apache_told(port: int) -> Told:
     return {"requests": int(found[1])}
 
 
+# By its module: what its log has of a handshake that failed.
+_FAILURES_OF_LIGHTTPD = {"gnutls": r"mod_gnutls_\w+: \((\w+)\)", "mbedtls": r"mod_mbedtls_ssl_handshake: .*\(-0x(\w+)\)"}
+
+
 @contextmanager
-def lighttpd(pair: Certificate) -> Iterator[Running]:
-    """With GnuTLS, by one thread that waits for all of its sockets. It tells which handshakes failed, by GnuTLS' names."""
+def lighttpd(pair: Certificate, library: str = "gnutls") -> Iterator[Running]:
+    """With GnuTLS or Mbed TLS, by one thread that waits for all of its sockets. It tells which handshakes failed, by the names
+    of the former or the numbers of the latter."""
     program, (port,) = _program("lighttpd"), free_ports(1)
-    if not Path("/usr/lib/lighttpd/mod_gnutls.so").exists():
-        pytest.skip("lighttpd-mod-gnutls isn't installed: run tools/setup")
+    if not Path(f"/usr/lib/lighttpd/mod_{library}.so").exists():
+        pytest.skip(f"lighttpd-mod-{library} isn't installed: run tools/setup")
     with own_folder() as folder:
-        (folder / "conf").write_text(_LIGHTTPD.format(folder=folder, port=port, pair=pair))
+        (folder / "conf").write_text(_LIGHTTPD.format(folder=folder, port=port, pair=pair, library=library))
         (folder / "index.html").write_text("hello")
         with started([program, "-D", "-f", folder / "conf"], folder, port) as pid:
-            yield Running(pid, port, lambda: _lighttpd_told(pid, folder))
+            yield Running(pid, port, lambda: _lighttpd_told(pid, folder, _FAILURES_OF_LIGHTTPD[library]))
 
 
 _LIGHTTPD = """
-server.modules = ("mod_gnutls", "mod_accesslog")
+server.modules = ("mod_{library}", "mod_accesslog")
 server.document-root = "{folder}"
 server.bind = "127.0.0.1"
 server.port = {port}
@@ -177,10 +182,10 @@ accesslog.format = "answered"
 """
 
 
-def _lighttpd_told(pid: int, folder: Path) -> Told:
+def _lighttpd_told(pid: int, folder: Path, failures: str) -> Told:
     """What its logs have; it is soon to write what it still keeps of the one with requests."""
     os.kill(pid, signal.SIGHUP)
-    return _found(folder / "requests", "(answered)") | _found(folder / "log", r"mod_gnutls_\w+: \((\w+)\)")
+    return _found(folder / "requests", "(answered)") | _found(folder / "log", failures)
 
 
 @contextmanager

@@ -86,6 +86,9 @@ _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _ENVOY_LABELS = (_ENVOY, f"{_OTHER}/test_envoy.py::test_ports_and_peers_of_its_clients")
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
+_MBED = "live/mbedtls/test_mbedtls_programs.py"
+_NO_KEY_KIND = "of what kind the key is isn't known"
+_NO_CALLBACKS = "what is called through pointers, as a cache of sessions, is *rest*"
 _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known, unless these embed a socket"
 _ARM_INSIDE = _by(
@@ -383,6 +386,32 @@ ROWS = (
                 "live/quic/test_quic_gnutls.py::test_handshakes_of_a_gnutls_client_over_quic",
             ),
             "aarch64": _by("unit/stacks/gnutls/test_gnutls.py::test_each_of_its_functions_is_planned"),
+        },
+    ),
+    Row(
+        "Mbed TLS",
+        "2.28.3, 3.6.6",
+        "shared, stripped; static with symbols",
+        {
+            "calls": _by(f"{_MBED}::test_handshakes_and_calls_are_as_many_as_servers_and_clients_say"),
+            "handshakes": _by(
+                f"{_MBED}::test_handshakes_and_calls_are_as_many_as_servers_and_clients_say",
+                f"{_MBED}::test_resumed_abandoned_and_slow_handshakes_in_a_program_that_has_it_built_in",
+            ),
+            "private key": _by(
+                f"{_MBED}::test_resumed_abandoned_and_slow_handshakes_in_a_program_that_has_it_built_in",
+                but=_NO_KEY_KIND,
+            ),
+            "phases": _by(f"{_MBED}::test_certificates_of_clients_are_checked", but=_NO_CALLBACKS),
+            "waits": _by(f"{_MBED}::test_resumed_abandoned_and_slow_handshakes_in_a_program_that_has_it_built_in"),
+            "labels": _by(
+                f"{_MBED}::test_handshakes_and_calls_are_as_many_as_servers_and_clients_say",
+                but="whether a session was resumed, group, signature, client certificate and SNI aren't known",
+            ),
+            "certificates": "a handshake of Mbed TLS keeps nothing of the certificate that it has served",
+            "reasons": _by(f"{_MBED}::test_handshakes_of_lighttpd_end_as_its_log_says"),
+            "clients": _by(f"{_MBED}::test_handshakes_of_clients_are_theirs"),
+            "aarch64": _by("unit/stacks/mbedtls/test_mbedtls.py::test_each_of_its_functions_is_planned"),
         },
     ),
     Row(

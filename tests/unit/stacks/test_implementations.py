@@ -25,7 +25,7 @@ JAVA = "Java's own TLS (JSSE)"
         (["libssl3.so", "libnss3.so"], ["NSS"]),
         (["libssl.so.3", "libcrypto.so.3"], []),
         (["libnss_dns.so.2"], []),
-        (["libmbedtls.so.14"], ["Mbed TLS"]),
+        (["libmbedtls.so.14"], []),
         (["libwolfssl.so.35"], ["wolfSSL"]),
         (["libs2n.so.1"], ["s2n-tls"]),
         (["beam.smp", "crypto.so", "libcrypto.so.3"], ["Erlang's own TLS"]),

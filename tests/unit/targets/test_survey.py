@@ -94,7 +94,7 @@ def host(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Pat
     start(30, "caddy")
     start(40, "hidden")
     start(50, "java", "libjvm.so")
-    start(60, "mixed", "libssl.so.3", "libcrypto.so.3", "libssl.so.1.1", "libcrypto.so.1.1", "libmbedtls.so.14")
+    start(60, "mixed", "libssl.so.3", "libcrypto.so.3", "libssl.so.1.1", "libcrypto.so.1.1", "libssl3.so")
     start(70, "sshd", "libcrypto.so.3")
     start(80, "bash")
     return proc
@@ -116,7 +116,7 @@ def test_the_table(host: Path, describe: Describer) -> None:
         ("40", "hidden", "", "", "OpenSSL 3.0.2", "static", "no"),
         ("50", "java", "", "", "Java's own TLS (JSSE)", "shared", "no"),
         ("60", "mixed", "", "", "OpenSSL 3.0.19, 1.1.1w", "shared", "yes"),
-        ("", "", "", "", "Mbed TLS", "shared", "no"),
+        ("", "", "", "", "NSS", "shared", "no"),
     ]
 
 
@@ -142,7 +142,7 @@ def test_no_row_contradicts_itself(proc: Path, add_process: AddProcess, maps_lin
 def test_each_file_is_asked_about_once(host: Path, describe: Describer) -> None:
     look(host, describe)
     assert len(describe.asked) == len(set(describe.asked))
-    assert {"libssl.so.3", "node", "bash", "sshd", "libmbedtls.so.14", "libjvm.so"} <= set(describe.asked)
+    assert {"libssl.so.3", "node", "bash", "sshd", "libssl3.so", "libjvm.so"} <= set(describe.asked)
 
 
 def test_the_sentences(host: Path, describe: Describer) -> None:
@@ -150,7 +150,7 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
         "Not traced in hidden (PID 40): OpenSSL shows no names.",
         "Whether a program on a Java virtual machine does TLS can't be told from outside.",
         OF[JAVA],
-        OF["Mbed TLS"],
+        OF["NSS"],
         "These map only libcrypto; TLS that they implement on top of it isn't traced: sshd (PID 70).",
     ]
 
@@ -164,7 +164,7 @@ def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer)
     ]
     mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
     assert listing.untraced(stacks_of(mixed, describe, host), beside_openssl=True) == [
-        f"Mbed TLS, which isn't traced, is mapped by mixed (PID 60) as well. {OF['Mbed TLS']}"
+        f"NSS, which isn't traced, is mapped by mixed (PID 60) as well. {OF['NSS']}"
     ]
 
 

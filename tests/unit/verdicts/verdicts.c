@@ -27,7 +27,7 @@ struct made_bio {
 };
 
 struct made_connection {
-	bool is_null, typed, type_readable, quic, held, holder_readable, holder_null;
+	bool is_null, typed, type_readable, quic, held, holder_readable, holder_null, later; /* later: Mbed TLS 3 */
 	__u32 stack;
 	__s32 returned;
 	struct made_field rwstate, shutdown, state;
@@ -39,6 +39,19 @@ static const __u32 states[] = {0, 0, 256, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 /* What GnuTLS' calls return: its manual, "Error codes and descriptions". */
 static const __s32 gnutls_codes[] = {
         0, -8, -9, -10, -12, -15, -16, -24, -28, -28, -37, -38, -52, -53, -54, -87, -110, -112, -319, -328, -348};
+
+/* What Mbed TLS' calls return: mbedtls/ssl.h and mbedtls/net_sockets.h, without the sign. */
+static const __s32 mbedtls_codes[] = {0, 1, 0x4c, 0x4e, 0x50, 0x2700, 0x6480, 0x6500, 0x6780, 0x6800, 0x6880, 0x6900, 0x6980,
+        0x6a80, 0x6b00, 0x6e00, 0x7000, 0x7180, 0x7280, 0x7380, 0x7780, 0x7880, 0x7900, 0x7b00, 0x7c00, 0x7a0b};
+
+static __s32 any_returned(__u32 stack)
+{
+	if (stack == SSLL_STACK_GNUTLS)
+		return gnutls_codes[any(sizeof(gnutls_codes) / sizeof(*gnutls_codes))];
+	if (stack == SSLL_STACK_MBEDTLS)
+		return -mbedtls_codes[any(sizeof(mbedtls_codes) / sizeof(*mbedtls_codes))];
+	return (__s32)any(3) - 1;
+}
 
 static struct made_field any_field(__u32 value)
 {
@@ -64,8 +77,8 @@ static struct made_bio any_bio(bool flags_known)
 
 static struct made_connection any_connection(void)
 {
-	static const __u32 stacks[] = {SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS};
-	__u32 stack = stacks[any(3)];
+	static const __u32 stacks[] = {SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS, SSLL_STACK_MBEDTLS};
+	__u32 stack = stacks[any(4)];
 	bool flags_known = !once_in(10);
 	struct made_connection made = {
 	        .is_null = once_in(50),
@@ -76,8 +89,8 @@ static struct made_connection any_connection(void)
 	        .holder_readable = !once_in(10),
 	        .holder_null = once_in(10),
 	        .stack = stack,
-	        .returned = stack == SSLL_STACK_GNUTLS ? gnutls_codes[any(sizeof(gnutls_codes) / sizeof(*gnutls_codes))]
-	                                               : (__s32)any(3) - 1,
+	        .later = once_in(2),
+	        .returned = any_returned(stack),
 	        .rwstate = any_field(states[any(sizeof(states) / sizeof(*states))]),
 	        .shutdown = any_field(any(4)),
 	        .state = any_field(any(3)),
@@ -138,6 +151,8 @@ static __u64 lay_connection(const struct made_connection *made, struct ssll_libr
 	        .wbio = lay_bio(made->writing, flags_at, ssl),
 	        .bio_flags = made->reading.flags_known ? (__s32)flags_at : -1,
 	};
+	if (made->stack == SSLL_STACK_MBEDTLS)
+		library->fields[SSLL_MBEDTLS_FIELD_MAJOR] = made->later ? 3 : 2;
 	return made->is_null ? 0 : ssl;
 }
 
@@ -275,6 +290,39 @@ static struct verdict expected_of_gnutls(const struct made_connection *made)
 	                                 : expected_retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
 }
 
+/* What the comments of its headers say: whether to call again and for what, or what has happened. */
+static struct verdict expected_of_mbedtls(const struct made_connection *made)
+{
+	switch (-made->returned) {
+	case 0x6900:
+	case 0x6800: /* a deadline */
+		return expected_retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
+	case 0x6880:
+		return expected_retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE);
+	case 0x6500:
+		return expected_retry(SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC);
+	case 0x6780: /* the client begins anew, or has to */
+	case 0x6a80:
+		return expected_retry(SSLL_WAIT_HANDSHAKE, SSLL_REASON_WANT_RENEGOTIATE);
+	case 0x6b00:
+	case 0x7000:
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	case 0x7b00: /* a ticket, or early data; a failure in 2.x */
+	case 0x7c00:
+		return made->later ? expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN)
+		                   : expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
+	case 0x7880:
+		return expected_close();
+	case 0: /* the end of the transport */
+	case 0x4c:
+	case 0x4e:
+	case 0x50:
+	case 0x7280:
+		return expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
+	}
+	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
+}
+
 static struct verdict expected_of(const struct made_connection *made)
 {
 	bool is_connection = !made->is_null && (!made->typed || (made->type_readable && !made->quic));
@@ -282,6 +330,8 @@ static struct verdict expected_of(const struct made_connection *made)
 
 	if (made->stack == SSLL_STACK_GNUTLS)
 		return expected_of_gnutls(made);
+	if (made->stack == SSLL_STACK_MBEDTLS)
+		return expected_of_mbedtls(made);
 	held = !made->held || (made->holder_readable && !made->holder_null);
 
 	if (!is_connection || !held || !can_read(made->rwstate))
@@ -352,14 +402,14 @@ static void judge_returns(long number)
 	}
 }
 
-/* Prints the code of a connection, and what is told of it. */
-static void print_verdict(const struct made_connection *made)
+/* Prints the code, of a connection or one that was returned, and what is told of it. */
+static void print_verdict(__u32 code, const struct made_connection *made)
 {
 	struct ssll_library library;
 	struct verdict verdict = judge_ssl(lay_connection(made, &library), made->returned, &library);
 
-	printf("%u %u %u %u %u %u\n", made->rwstate.value, verdict.outcome, verdict.wait, part_of_wait(verdict.wait),
-	        verdict.end, verdict.reason);
+	printf("%u %u %u %u %u %u\n", code, verdict.outcome, verdict.wait, part_of_wait(verdict.wait), verdict.end,
+	        verdict.reason);
 }
 
 /* That of all codes of a stack, and of all waits of a BIO: its lowest three flags, its reasons up to 3. */
@@ -367,6 +417,13 @@ static void print_verdicts(__u32 stack)
 {
 	bool gnutls = stack == SSLL_STACK_GNUTLS;
 
+	for (__s32 code = 0; stack == SSLL_STACK_MBEDTLS && code < 0x8000; code++) {
+		struct made_connection made = {.stack = stack, .returned = -code};
+
+		print_verdict(code, &made);
+	}
+	if (stack == SSLL_STACK_MBEDTLS)
+		return;
 	for (__u32 code = 0; code < (gnutls ? 2 : 128); code++) {
 		for (__u32 kind = 0; kind < 32; kind++) {
 			struct made_bio bio = {true, true, false, true, true, kind % 8, kind / 8};
@@ -380,7 +437,7 @@ static void print_verdicts(__u32 stack)
 			        .writing = bio,
 			};
 
-			print_verdict(&made);
+			print_verdict(code, &made);
 		}
 	}
 }

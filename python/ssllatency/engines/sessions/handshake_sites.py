@@ -26,13 +26,14 @@ from ssllatency.probes.plan import (
     condition_number,
 )
 from ssllatency.stacks.base import Stack
-from ssllatency.stacks.phases import ErrorKind, Offer, Phase, Runtime, Transport
+from ssllatency.stacks.operation import Operation
+from ssllatency.stacks.phases import ARGUMENTS, ErrorKind, Offer, Phase, Runtime, Transport
 from ssllatency.stacks.registry import KEYS, LIBRARIES, stack_named
 
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 # The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
 BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if LIBRARIES[operation.library].batches)
-_REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.OWN: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
+_REASON_ARGUMENTS = {kind: arguments[-1] for kind, arguments in ARGUMENTS.items()}
 
 
 def watched(images: Iterable[TracedImage], among: Sequence[TracedImage]) -> list[TracedImage]:
@@ -150,6 +151,12 @@ def _end_cookie(phase: Phase | Transport | Runtime, stack_delta: int) -> int:
     return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
 
 
+def _machine_of(stack: str) -> Operation:
+    """The state machine of handshakes, which tells errors as the call does that makes one."""
+    shakes = BY_NAME.get(stack_named(stack).handshake_calls.shakes, STATE_MACHINE)
+    return replace(STATE_MACHINE, returns=shakes.returns)
+
+
 def machine_sites(image: TracedImage, library: int) -> tuple[Sites, Sites]:
     """The sites at which handshakes go on, in whatever call of the application's, and ASYNC jobs pause; and those at which they
     come back from there. The numbers of these two operations are none that others have."""
@@ -160,7 +167,7 @@ def machine_sites(image: TracedImage, library: int) -> tuple[Sites, Sites]:
     for planned, number in ((machine, abi.Operation.STATE_MACHINE), (paused, abi.Operation.PAUSE)):
         if planned is None:
             continue
-        operation = STATE_MACHINE if planned is machine else BY_NAME[planned.operation]
+        operation = _machine_of(image.plan.stack) if planned is machine else BY_NAME[planned.operation]
         for probe in planned.probes:
             cookie_of_it = cookie(probe, operation, number, library)
             (begins if probe.role is Role.ENTRY else ends).append(site(probe, cookie_of_it))
@@ -171,8 +178,10 @@ def error_sites(errors: Iterable[ErrorSite]) -> Sites:
     """The sites at which errors are raised."""
 
     def cookie_of(error: ErrorSite) -> int:
-        fatal = int(error.kind is ErrorKind.FATAL)
-        return packed({abi.ErrorCookie.FATAL: fatal, abi.ErrorCookie.REASON: _REASON_ARGUMENTS[error.kind]})
+        bits = abi.ErrorCookie
+        levelled = error.kind is ErrorKind.ALERT
+        fatal = levelled or error.kind is ErrorKind.FATAL
+        return packed({bits.FATAL: fatal, bits.LEVELLED: levelled, bits.REASON: _REASON_ARGUMENTS[error.kind]})
 
     return [site(error.probe, cookie_of(error)) for error in errors]
 
@@ -307,7 +316,7 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
     in_one_place = "server_name_length" in names or stack_named(plan.stack).keeps_name_in_one_place
     if "server_name" in names and ("server_name_session" in names or in_one_place):
         labels.add(Label.SNI)
-    if "alpn_length" not in names:
+    if "alpn_length" not in names and not stack_named(plan.stack).ends_protocol_in_zero:
         labels.discard(Label.ALPN)
     # How a key signs is what its function is called with.
     if plan.handshake.signs or any(call.callee in KEYS for call in plan.handshake.calls):
