@@ -193,7 +193,8 @@ enum ssll_error {
 	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
 	SSLL_ERROR_LIBRARY_GNUTLS = 1,  /* it has no numbers of libraries, */
 	SSLL_ERROR_LIBRARY_GO = 2,      /* nor has Go, whose reasons are enum ssll_go_reason, */
-	SSLL_ERROR_LIBRARY_MBEDTLS = 5, /* nor Mbed TLS */
+	SSLL_ERROR_LIBRARY_MBEDTLS = 5, /* nor Mbed TLS, */
+	SSLL_ERROR_LIBRARY_S2N = 100,   /* nor s2n-tls: one that OpenSSL has for none of its own */
 };
 
 /* The reason in a Go program's error word, beside the hash of the error's type, or of its text. */

@@ -108,6 +108,8 @@ enum ssll_reason {
 	SSLL_REASON_HANDBACK = 23,
 	SSLL_REASON_WANT_RENEGOTIATE = 24,
 	SSLL_REASON_HANDSHAKE_HINTS_READY = 25,
+	SSLL_REASON_APPLICATION_INPUT = 26,
+	SSLL_REASON_EARLY_DATA = 27,
 	SSLL_REASON_NONE = 31, /* functions that have no reason to give */
 };
 
@@ -441,12 +443,12 @@ struct ssll_path {
 
 /* A library: byte offsets in SSL and BIO, -1 where its accessors don't show one, and the ways to what labels handshakes. */
 struct ssll_library {
-	__s32 rwstate;
+	__s32 rwstate; /* s2n-tls: how far from the thread pointer its error lies */
 	__s32 server;
 	__s32 rbio;
 	__s32 wbio;
-	__s32 shutdown;
-	__s32 state; /* of the handshake's message flow: 1 after a fatal error */
+	__s32 shutdown; /* s2n-tls: two numbers, up to where output is sent, and written */
+	__s32 state;    /* of the handshake's message flow: 1 after a fatal error; s2n-tls: how many bytes were sent */
 	__s32 bio_flags;
 	__s32 typed;       /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
 	__s32 remember;    /* 1: SSL_free is probed, so an SSL's side can be remembered as long as it lives */

@@ -141,11 +141,12 @@ def second_root() -> Foreign:
 
 
 def rust_server(name: str) -> Foreign:
-    """The server in Rust on boringssl, aws-lc, rustls-ring or rustls-aws-lc-rs."""
+    """The server in Rust on boringssl, aws-lc, rustls-ring, rustls-aws-lc-rs or s2n."""
     path = TOP / "build" / "rust" / name
     if path.is_file():
         return Foreign(path)
-    script = "rustls-servers" if name.startswith("rustls-") else "boring-servers"
+    scripts = {"rustls-ring": "rustls-servers", "rustls-aws-lc-rs": "rustls-servers", "s2n": "s2n-server"}
+    script = scripts.get(name, "boring-servers")
     return Foreign(None, f"{name} isn't there: run tools/for-tests/{script}")
 
 

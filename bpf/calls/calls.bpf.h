@@ -179,7 +179,7 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	if (!succeeded(cookie, call.returned)) {
 		call.verdict = failure(SSLL_END_ERROR, SSLL_REASON_NONE);
 		if (field(cookie, SSLL_COOKIE_SSL, 1))
-			call.verdict = judge_ssl(start.ssl, (__s32)call.returned, library);
+			call.verdict = judge_call(start.ssl, (__s32)call.returned, call.convention, library);
 		if (call.verdict.end == SSLL_END_TRANSPORT && has_raised(start.began_ns))
 			call.verdict = judge_raised();
 	}

@@ -36,6 +36,20 @@ struct task_group {
 	struct cfs_bandwidth cfs_bandwidth;
 } __attribute__((preserve_access_index));
 
+#if defined(__TARGET_ARCH_arm64)
+struct thread_words {
+	unsigned long tp_value;
+} __attribute__((preserve_access_index));
+
+struct thread_struct {
+	struct thread_words uw;
+} __attribute__((preserve_access_index));
+#else
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+#endif
+
 struct task_struct {
 	int pid;
 	int tgid;
@@ -48,7 +62,22 @@ struct task_struct {
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	char comm[SSLL_COMM];
+	struct thread_struct thread;
 } __attribute__((preserve_access_index));
+
+/* The address of a thread-local variable of the thread that runs, so far from its thread pointer: a program's lie below it on
+ * x86-64, above on aarch64. Kernels note the pointer when a thread sets it by a system call, as C libraries do on x86-64, or
+ * when it leaves the processor. */
+static __always_inline __u64 thread_local_at(__u32 distance)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+#if defined(__TARGET_ARCH_arm64)
+	return BPF_CORE_READ(task, thread.uw.tp_value) + distance;
+#else
+	return BPF_CORE_READ(task, thread.fsbase) - distance;
+#endif
+}
 
 /* The name of the process that runs: its first thread's. */
 static __always_inline void read_process_name(struct ssll_process *process)

@@ -18,7 +18,7 @@ static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const 
 	if (counts_states(library))
 		return convention == SSLL_SSL_HANDSHAKE && begins_mbedtls(ssl, library);
 	if (!library->paths[SSLL_PLACE_OF_IN_INIT].length || begins_within_call(library))
-		return convention == SSLL_SSL_HANDSHAKE;
+		return convention == SSLL_SSL_HANDSHAKE && !has_shaken_hands(ssl, library);
 	if (!read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
 		return false;
 	if (read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &reached) && reached == OPENSSL_STATE_OK)

@@ -57,8 +57,13 @@ static __always_inline void keep_error(struct ssll_handshake *handshake, __u32 l
 static __always_inline void keep_returned_error(
         struct ssll_handshake *handshake, __u64 ssl, __s32 returned, const struct ssll_library *library)
 {
-	__u64 alert = 0;
+	__u64 alert = S2N_ALERTS;
+	__u32 code = 0;
 
+	if (library->stack == SSLL_STACK_S2N && read_rwstate(ssl, library, &code)) {
+		read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert);
+		keep_error(handshake, SSLL_ERROR_LIBRARY_S2N, s2n_error(code, alert));
+	}
 	if (!returns_error(library))
 		return;
 	if (!read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert))

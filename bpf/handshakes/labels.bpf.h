@@ -8,6 +8,7 @@
 
 enum {
 	OPENSSL_OP_NO_TLS1_3 = 0x20000000,
+	TLS_DHE_RSA_WITH_CHACHA20_POLY1305 = 0xccaa,
 };
 
 static __always_inline bool read_flag(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place, __u64 *value)
@@ -18,6 +19,22 @@ static __always_inline bool read_flag(__u64 ssl, const struct ssll_library *libr
 	return true;
 }
 
+/* The same of s2n-tls, which keeps groups with ML-KEM elsewhere than curves; and a client's curve before TLS 1.3 whatever the
+ * cipher suite is: the numbers of those that don't agree on a key by a curve are below 0x100, but for one. */
+static __always_inline bool read_group_of_s2n(
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *group)
+{
+	__u32 cipher = labels->values[SSLL_LABEL_CIPHER] & 0xffff;
+
+	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3) {
+		if (read_code_point(ssl, library, SSLL_PLACE_OF_GROUP_TLS13, group))
+			return true;
+	} else if (labels->values[SSLL_LABEL_RESUMED] || cipher < 0x100 || cipher == TLS_DHE_RSA_WITH_CHACHA20_POLY1305) {
+		return false;
+	}
+	return read_code_point(ssl, library, SSLL_PLACE_OF_GROUP, group);
+}
+
 /* The group in which this handshake has agreed on a key. A session that is resumed has that of the handshake it comes from. */
 static __always_inline bool read_group(
         __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *group)
@@ -25,6 +42,8 @@ static __always_inline bool read_group(
 	bool old_session = labels->values[SSLL_LABEL_RESUMED] && labels->values[SSLL_LABEL_VERSION] != OPENSSL_TLS1_3;
 	__u64 agreed = 0;
 
+	if (library->stack == SSLL_STACK_S2N)
+		return read_group_of_s2n(ssl, library, labels, group);
 	if (library->paths[SSLL_PLACE_OF_GROUP].length)
 		return !old_session && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP, group);
 	if (!read_place(ssl, library, SSLL_PLACE_OF_DID_KEX, &agreed))
@@ -58,11 +77,27 @@ static __always_inline bool read_client_certificate(
 	return true;
 }
 
+/* Of a handshake that has succeeded: which messages it consists of is settled then. A key that both sides have been given
+ * (external PSK) is no session. */
+static __always_inline bool read_resumed_by_s2n(
+        __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *value)
+{
+	__u64 external = 0;
+
+	if (labels->ending != SSLL_ENDING_SUCCESS || !read_place(ssl, library, SSLL_PLACE_OF_RESUMED, value) ||
+	        !read_place(ssl, library, SSLL_PLACE_OF_CREDENTIALS, &external))
+		return false;
+	*value = to_resumed(library, *value) && !(external && labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3);
+	return true;
+}
+
 static __always_inline bool read_resumed(
         __u64 ssl, const struct ssll_library *library, const struct ssll_labels *labels, __u64 *value)
 {
 	bool kept = labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3 || keeps_server_state(ssl, library);
 
+	if (library->stack == SSLL_STACK_S2N)
+		return read_resumed_by_s2n(ssl, library, labels, value);
 	return kept && read_flag(ssl, library, SSLL_PLACE_OF_RESUMED, value);
 }
 

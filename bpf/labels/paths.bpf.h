@@ -84,8 +84,7 @@ static __always_inline bool read_cipher(__u64 ssl, const struct ssll_library *li
 {
 	if (!read_place(ssl, library, SSLL_PLACE_OF_CIPHER, value))
 		return false;
-	to_cipher(library, value);
-	return true;
+	return to_cipher(library, value);
 }
 
 static __always_inline bool is_known(const struct ssll_labels *labels, enum ssll_label label)

@@ -152,6 +152,29 @@ static __always_inline void read_protocol(__u64 ssl, const struct ssll_library *
 		set_label(labels, SSLL_LABEL_ALPN, 0);
 }
 
+/* A text within the connection; where it is empty, there is none once the ClientHello has been dealt with. */
+static __always_inline void read_text_inside(__u64 ssl, const struct ssll_library *library, enum ssll_place_of place,
+        enum ssll_label label, enum ssll_text_kind kind, struct ssll_labels *labels)
+{
+	__u64 text = 0;
+	__u8 first = 0;
+
+	if (!read_place(ssl, library, place, &text) || bpf_probe_read_user(&first, sizeof(first), (void *)text))
+		return;
+	if (first)
+		set_text(labels, label, number_of_string(text, kind));
+	else if (has_read_hello(labels))
+		set_label(labels, label, 0);
+}
+
+static __always_inline void read_texts_inside(__u64 ssl, const struct ssll_library *library, struct ssll_labels *labels)
+{
+	if (is_asked_for(SSLL_LABEL_SNI))
+		read_text_inside(ssl, library, SSLL_PLACE_OF_SERVER_NAME, SSLL_LABEL_SNI, SSLL_TEXT_KIND_SERVER_NAME, labels);
+	if (is_asked_for(SSLL_LABEL_ALPN))
+		read_text_inside(ssl, library, SSLL_PLACE_OF_ALPN, SSLL_LABEL_ALPN, SSLL_TEXT_KIND_PROTOCOL, labels);
+}
+
 /* The descriptor that the library reads from; false for a BIO that isn't OpenSSL's own for sockets, or a transport of the
  * application's. */
 static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_library *library, __u32 *descriptor)
@@ -160,6 +183,9 @@ static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_library
 
 	ssl = transport_of(ssl, library);
 	if (!ssl)
+		return false;
+	/* Of s2n-tls only a bit says that what it reads from is a descriptor, and not memory of the application's. */
+	if (library->stack == SSLL_STACK_S2N && (!read_place(ssl, library, SSLL_PLACE_OF_BIO_TYPE, &type) || !type))
 		return false;
 	if (read_place(ssl, library, SSLL_PLACE_OF_DESCRIPTOR, &number)) {
 		*descriptor = number;
@@ -261,7 +287,7 @@ static __always_inline void read_bases(__u64 ssl, const struct ssll_library *lib
 	if (read_cipher(ssl, library, &value))
 		set_label(labels, SSLL_LABEL_CIPHER, value);
 	if (read_place(ssl, library, SSLL_PLACE_OF_RESUMED, &value))
-		set_label(labels, SSLL_LABEL_RESUMED, value != 0);
+		set_label(labels, SSLL_LABEL_RESUMED, to_resumed(library, value));
 }
 
 /* What the SSL itself tells. `labels` has what comes before. */
@@ -269,6 +295,10 @@ __noinline int read_names(__u64 ssl, const struct ssll_library *library, struct 
 {
 	if (!library || !labels)
 		return 0;
+	if (keeps_texts_inside(library)) {
+		read_texts_inside(ssl, library, labels);
+		return 0;
+	}
 	if (is_asked_for(SSLL_LABEL_SNI))
 		keeps_extensions(library) ? read_counted_name(ssl, library, labels) : read_server_name(ssl, library, labels);
 	if (is_asked_for(SSLL_LABEL_ALPN))

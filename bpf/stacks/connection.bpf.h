@@ -6,6 +6,8 @@
 #include "ssllatency.h"
 #include <bpf/bpf_helpers.h>
 
+#include "common/tasks.bpf.h"
+
 /* How a call ended. `reason` is the stack's own name for it. One word, so that each way to one takes one instruction. */
 struct verdict {
 	__u32 outcome : 4; /* enum ssll_outcome */
@@ -60,11 +62,13 @@ static __always_inline bool read_int(__u64 base, __s32 offset, __u32 *value)
 	return offset >= 0 && bpf_probe_read_user(value, sizeof(*value), (void *)(base + offset)) == 0;
 }
 
-/* What the SSL waits for, in the codes of its library. */
+/* What the SSL waits for, in the codes of its library. s2n-tls keeps it in the thread that has just called it. */
 static __always_inline bool read_rwstate(__u64 ssl, const struct ssll_library *library, __u32 *rwstate)
 {
 	__u64 holder = ssl;
 
+	if (library->stack == SSLL_STACK_S2N)
+		return library->rwstate > 0 && read_int(thread_local_at(library->rwstate), 0, rwstate);
 	if (library->holder >= 0 && (bpf_probe_read_user(&holder, sizeof(holder), (void *)(ssl + library->holder)) || !holder))
 		return false;
 	return read_int(holder, library->rwstate, rwstate);
@@ -89,6 +93,8 @@ static __always_inline bool read_server(__u64 ssl, const struct ssll_library *li
 	if (!holder || !read_int(holder, library->server, &word))
 		return false;
 	*server = library->server_bits ? word & library->server_bits : word;
+	if (library->stack == SSLL_STACK_S2N) /* S2N_SERVER is 0 */
+		*server = !*server;
 	return true;
 }
 

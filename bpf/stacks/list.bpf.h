@@ -10,3 +10,4 @@
 #include "stacks/boringssl.bpf.h"
 #include "stacks/gnutls.bpf.h"
 #include "stacks/mbedtls.bpf.h"
+#include "stacks/s2n.bpf.h"

@@ -24,6 +24,17 @@ static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const
 	return retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
 }
 
+/* The same, by what the function does as well: output of s2n-tls that is still to go out isn't what a read waits for. */
+static __always_inline struct verdict judge_call(
+        __u64 ssl, __s32 returned, __u32 convention, const struct ssll_library *library)
+{
+	struct verdict verdict = judge_ssl(ssl, returned, library);
+
+	if (library->stack == SSLL_STACK_S2N && convention == SSLL_SSL_IO && verdict.wait == SSLL_WAIT_WINDOW)
+		return retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
+	return verdict;
+}
+
 /*
  * How a call ended that raised an error of the library's. Since OpenSSL 3.2 what isn't TLS at all leaves no mark in the SSL, as
  * no alert is sent: only an error in the queue.
@@ -55,6 +66,16 @@ static __always_inline bool keeps_failing(const struct ssll_library *library)
 	return false;
 }
 
+/* Whether the connection has sent anything: its handshake is over then, or under way. Only of a library whose calls say 0 again
+ * where a handshake is over. */
+static __always_inline bool has_shaken_hands(__u64 ssl, const struct ssll_library *library)
+{
+	__u64 sent = 0;
+
+	return library->stack == SSLL_STACK_S2N && library->state >= 0 &&
+	       !bpf_probe_read_user(&sent, sizeof(sent), (void *)(ssl + library->state)) && sent;
+}
+
 /* Whether what a call returned is its error. */
 static __always_inline bool returns_error(const struct ssll_library *library)
 {
@@ -80,6 +101,8 @@ static __always_inline bool to_tls_version(const struct ssll_library *library, _
 		*version = gnutls_version(*version);
 	else if (library->stack == SSLL_STACK_MBEDTLS)
 		*version = mbedtls_version(*version);
+	else if (library->stack == SSLL_STACK_S2N)
+		*version = s2n_version(*version);
 	else
 		return true;
 	return *version != 0;
@@ -95,13 +118,22 @@ static __always_inline __u64 tls_cipher(__u64 cipher)
 	return cipher ? cipher | OPENSSL_CIPHERS : 0;
 }
 
-/* Makes OpenSSL's identifier of a cipher, as the library keeps it. */
-static __always_inline void to_cipher(const struct ssll_library *library, __u64 *cipher)
+/* Makes OpenSSL's identifier of a cipher, as the library keeps it; false of one that isn't chosen yet. */
+static __always_inline bool to_cipher(const struct ssll_library *library, __u64 *cipher)
 {
-	if (library->stack == SSLL_STACK_GNUTLS)
+	bool chosen = *cipher || library->stack != SSLL_STACK_S2N;
+
+	if (library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_S2N)
 		*cipher = gnutls_cipher(*cipher);
 	if (library->stack == SSLL_STACK_GO || library->stack == SSLL_STACK_BORINGSSL || library->stack == SSLL_STACK_MBEDTLS)
 		*cipher = tls_cipher(*cipher);
+	return chosen;
+}
+
+/* Whether what a library keeps of it says that a session was resumed; s2n-tls has a bit for full handshakes. */
+static __always_inline bool to_resumed(const struct ssll_library *library, __u64 kept)
+{
+	return library->stack == SSLL_STACK_S2N ? !kept : kept;
 }
 
 /* Which side a connection is on; false where that can't be read. */
@@ -189,6 +221,12 @@ static __always_inline bool keeps_extensions(const struct ssll_library *library)
 	return library->stack == SSLL_STACK_GNUTLS;
 }
 
+/* Whether a connection has these texts within it, each ended by a zero byte. */
+static __always_inline bool keeps_texts_inside(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_S2N;
+}
+
 /* Whether the algorithm 0 is that of no signature. */
 static __always_inline bool has_signature_zero(const struct ssll_library *library)
 {
@@ -198,7 +236,7 @@ static __always_inline bool has_signature_zero(const struct ssll_library *librar
 /* Whether a handshake is only seen to be under way from within its first call on. */
 static __always_inline bool begins_within_call(const struct ssll_library *library)
 {
-	return library->stack == SSLL_STACK_GNUTLS;
+	return library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_S2N;
 }
 
 /* Whether each connection whose program takes its messages by functions shakes hands over QUIC. Of BoringSSL's, programs make

@@ -93,6 +93,7 @@ class Error(IntEnum):
     LIBRARY_GNUTLS = 1
     LIBRARY_GO = 2
     LIBRARY_MBEDTLS = 5
+    LIBRARY_S2N = 100
 
 
 class ErrorCookie(IntEnum):
@@ -439,6 +440,8 @@ class Reason(IntEnum):
     HANDBACK = 23
     WANT_RENEGOTIATE = 24
     HANDSHAKE_HINTS_READY = 25
+    APPLICATION_INPUT = 26
+    EARLY_DATA = 27
     NONE = 31
 
 
@@ -486,6 +489,7 @@ class Stack(IntEnum):
     BORINGSSL = 1
     GNUTLS = 2
     MBEDTLS = 3
+    S2N = 4
     GO = 64
 
 

@@ -11,8 +11,9 @@
 #define atomic_t ssll_atomic_t
 #define signal_struct ssll_signal_struct
 #define task_struct ssll_task_struct
+#define thread_struct ssll_thread_struct
 
 #define BPF_CORE_READ_STR_INTO(destination, ...) bpf_get_current_comm(destination, sizeof(*(destination)))
-#define BPF_CORE_READ(...) 0 /* in functions that no program of bcc's calls */
+#define BPF_CORE_READ(...) 0 /* in functions that no program of bcc's calls, or for stacks that it doesn't know */
 
 #endif

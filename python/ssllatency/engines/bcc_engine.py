@@ -18,7 +18,7 @@ from typing import Any
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.images import is_go, without_operations
+from ssllatency.engines.attach.images import is_known_to_bcc, without_operations
 from ssllatency.engines.base import Request
 from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.bpf.objects import sources_path
@@ -198,7 +198,7 @@ class BccEngine:
         """Attaches all probes of the request or none."""
         if request.floor:
             raise SsllatencyError("empty programs are the libbpf engine's only: leave out --floor.", 2)
-        images = tuple(without_operations(image, self.name) if is_go(image) else image for image in request.images)
+        images = tuple(image if is_known_to_bcc(image) else without_operations(image, self.name) for image in request.images)
         request = replace(request, images=images)
         session = _BccSession(Attachment(request, BccObject()), self.name)
         session.attach()

@@ -306,6 +306,10 @@ class Stack(Implementation):
     """How its functions are called."""
     scripted: bool = True
     """Whether scripts of bpftrace tell how its calls ended: by OpenSSL's fields, in its own codes."""
+    errors_in_threads: bool = False
+    """Whether calls say why they fail in a thread-local variable, which takes a program that knows the kernel's records."""
+    shows_waits: str = "SSL_want"
+    """The function whose code shows where it is read why a call didn't succeed."""
     has_symbols: bool = True
     """Whether symbols tell that an image has its functions, or else tables of its own."""
 

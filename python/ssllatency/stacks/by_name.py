@@ -41,7 +41,6 @@ BY_NAME = (
         " the private key of full ones, PK11_Sign and PK11_SignWithMechanism of libnss3.so.",
     ),
     ByName("wolfSSL", "libwolfssl.so*", instead=_calls("wolfSSL", "wolfSSL_accept or, in clients, wolfSSL_connect", "1")),
-    ByName("s2n-tls", "libs2n.so*", instead=_calls("s2n-tls", "s2n_negotiate", "0")),
     ByName("Botan", "libbotan-[23].so*"),
     ByName(
         "Java's own TLS (JSSE)",

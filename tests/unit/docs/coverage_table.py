@@ -89,6 +89,15 @@ _GNUTLS = f"{_OTHER}/test_gnutls.py"
 _MBED = "live/mbedtls/test_mbedtls_programs.py"
 _NO_KEY_KIND = "of what kind the key is isn't known"
 _NO_CALLBACKS = "what is called through pointers, as a cache of sessions, is *rest*"
+_S2N = "live/s2n/test_s2n.py"
+_S2N_BY_ACCESSORS = (
+    "without the signature, and as far as the program holds the library's accessor for each: a linker leaves out those that"
+    " nothing calls"
+)
+_S2N_KEYS = "programs of Rust have s2n's own functions around keys inlined, and AWS-LC's names begin with a version"
+_S2N_SHARED = (
+    "s2n_errno, which says why a call fails, lies elsewhere in each process: calls that fail and retries aren't told apart"
+)
 _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known, unless these embed a socket"
 _ARM_INSIDE = _by(
@@ -412,6 +421,37 @@ ROWS = (
             "reasons": _by(f"{_MBED}::test_handshakes_of_lighttpd_end_as_its_log_says"),
             "clients": _by(f"{_MBED}::test_handshakes_of_clients_are_theirs"),
             "aarch64": _by("unit/stacks/mbedtls/test_mbedtls.py::test_each_of_its_functions_is_planned"),
+        },
+    ),
+    Row(
+        "s2n-tls",
+        "0.3.47 of Rust's package",
+        "in the program, with symbols",
+        {
+            "calls": _by(f"{_S2N}::test_each_call_and_handshake_counts", "test_each_call_is_a_line_of_snoop"),
+            "handshakes": _by(f"{_S2N}::test_each_call_and_handshake_counts"),
+            "private key": _S2N_KEYS,
+            "phases": "the key exchange alone, and no test compares it",
+            "waits": _by(
+                f"{_S2N}::test_a_slow_client_is_waited_for",
+                "test_what_a_call_waits_for_is_told_by_its_output",
+                "test_a_key_that_is_used_elsewhere_is_a_wait_for_the_application",
+            ),
+            "labels": _by(f"{_S2N}::test_labels_are_those_that_the_server_tells", but=_S2N_BY_ACCESSORS),
+            "certificates": "what a server serves isn't looked for",
+            "reasons": _by(f"{_S2N}::test_each_call_and_handshake_counts", but="without the alert that was sent"),
+            "clients": _by(f"{_S2N}::test_its_client_counts_as_one_and_agrees_by_ml_kem"),
+            "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "s2n-tls",
+        "any",
+        "shared, or in another library",
+        {
+            **dict.fromkeys(COLUMNS, _S2N_SHARED),
+            "certificates": "what a server serves isn't looked for",
+            "aarch64": _NOT_TRIED,
         },
     ),
     Row(

@@ -14,6 +14,7 @@ enum {
 };
 
 unsigned char kept_text[128];
+__u64 made_up_thread;
 static unsigned char memory[MEMORY];
 static bool readable_chunks[MEMORY / CHUNK];
 static __u64 base, used, state = 0x9e3779b97f4a7c15ULL;

@@ -26,6 +26,7 @@ BORINGSSL = SslOffsets(rwstate=40, server=56, rbio=16, wbio=24, version=4, bio_f
 TYPED = replace(OPENSSL, version=64)  # since OpenSSL 3.2
 PARTS = ("rbio", "wbio", "shutdown", "state", "bio_flags")
 READS = (("*(int32*)uptr(", "read32("), ("*(uint64*)uptr(", "read64("))
+UNSCRIPTED = (Reason.APPLICATION_INPUT, Reason.EARLY_DATA)  # of stacks that scripts don't know
 ASSIGNED = re.compile(r"\$(\w+) = ")
 
 
@@ -84,7 +85,7 @@ def test_the_script_judges_as_the_programs_do(tmp_path: Path) -> None:
     done = told(tmp_path, header())
     assert (done.returncode, done.stderr) == (0, "")
     verdicts = {tuple(map(int, line.split()[:2])) for line in done.stdout.splitlines()}
-    assert verdicts == VERDICTS
+    assert verdicts == {(outcome, reason) for outcome, reason in VERDICTS if reason not in UNSCRIPTED}
 
 
 @pytest.mark.parametrize(

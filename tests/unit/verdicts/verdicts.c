@@ -53,6 +53,10 @@ static __s32 any_returned(__u32 stack)
 	return (__s32)any(3) - 1;
 }
 
+/* s2n_errno: S2N_ERR_IO, S2N_ERR_CLOSED, those of S2N_ERR_T_BLOCKED, one of each other type of error. */
+static const __u32 s2n_errors[] = {0x04000000, 0x08000000, 0x0c000000, 0x0c000000, 0x0c000001, 0x0c000002, 0x0c000003,
+        0x10000000, 0x14000005, 0x18000009, 0x1c000040, 0};
+
 static struct made_field any_field(__u32 value)
 {
 	struct made_field field = {!once_in(10), !once_in(10), value};
@@ -77,8 +81,9 @@ static struct made_bio any_bio(bool flags_known)
 
 static struct made_connection any_connection(void)
 {
-	static const __u32 stacks[] = {SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS, SSLL_STACK_MBEDTLS};
-	__u32 stack = stacks[any(4)];
+	static const __u32 stacks[] = {
+	        SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS, SSLL_STACK_MBEDTLS, SSLL_STACK_S2N};
+	__u32 stack = stacks[any(sizeof(stacks) / sizeof(*stacks))];
 	bool flags_known = !once_in(10);
 	struct made_connection made = {
 	        .is_null = once_in(50),
@@ -91,7 +96,8 @@ static struct made_connection any_connection(void)
 	        .stack = stack,
 	        .later = once_in(2),
 	        .returned = any_returned(stack),
-	        .rwstate = any_field(states[any(sizeof(states) / sizeof(*states))]),
+	        .rwstate = any_field(stack == SSLL_STACK_S2N ? s2n_errors[any(sizeof(s2n_errors) / sizeof(*s2n_errors))]
+	                                                     : states[any(sizeof(states) / sizeof(*states))]),
 	        .shutdown = any_field(any(4)),
 	        .state = any_field(any(3)),
 	        .reading = any_bio(flags_known),
@@ -130,6 +136,27 @@ static __s32 lay_bio(struct made_bio bio, __s32 flags_at, __u64 from)
 	return bio.known ? offset : -1;
 }
 
+/* The error of the made-up thread, below what its thread pointer points to; how far, -1 where that isn't known. */
+static __s32 lay_in_thread(struct made_field field)
+{
+	__u32 distance = 4 + 4 * any(1000);
+	__u64 at = place_for(sizeof(field.value), field.readable);
+
+	write_made_up(at, &field.value, sizeof(field.value));
+	made_up_thread = at + distance;
+	return field.known ? (__s32)distance : -1;
+}
+
+/* Two numbers, up to where output is sent, and written: as many bytes behind. */
+static __s32 lay_cursors(struct made_field pending, __u64 from)
+{
+	__u32 sent = any(100), cursors[2] = {sent, sent + pending.value};
+	__u64 at = place_for(sizeof(cursors), pending.readable);
+
+	write_made_up(at, cursors, sizeof(cursors));
+	return pending.known ? (__s32)(at - from) : -1;
+}
+
 /* The connection in memory. Returns its address, and in *library where its fields are. */
 static __u64 lay_connection(const struct made_connection *made, struct ssll_library *library)
 {
@@ -153,6 +180,10 @@ static __u64 lay_connection(const struct made_connection *made, struct ssll_libr
 	};
 	if (made->stack == SSLL_STACK_MBEDTLS)
 		library->fields[SSLL_MBEDTLS_FIELD_MAJOR] = made->later ? 3 : 2;
+	if (made->stack == SSLL_STACK_S2N) {
+		library->rwstate = lay_in_thread(made->rwstate);
+		library->shutdown = lay_cursors(made->shutdown, ssl);
+	}
 	return made->is_null ? 0 : ssl;
 }
 
@@ -323,6 +354,34 @@ static struct verdict expected_of_mbedtls(const struct made_connection *made)
 	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
+/* s2n.h: s2n_error_get_type, and for what each call flushes and reads. */
+static struct verdict expected_of_s2n(const struct made_connection *made)
+{
+	bool told = !made->is_null && (!made->typed || (made->type_readable && !made->quic)) && can_read(made->rwstate);
+
+	if (!made->returned)
+		return expected_close();
+	if (!told)
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	switch (made->rwstate.value) {
+	case 0x0c000000:
+		if (!can_read(made->shutdown))
+			return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+		return made->shutdown.value ? expected_retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE)
+		                            : expected_retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
+	case 0x0c000001:
+		return expected_retry(SSLL_WAIT_APPLICATION, SSLL_REASON_APPLICATION_INPUT);
+	case 0x0c000002:
+		return expected_retry(SSLL_WAIT_APPLICATION, SSLL_REASON_EARLY_DATA);
+	case 0x0c000003:
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	case 0x04000000:
+	case 0x08000000:
+		return expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
+	}
+	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
+}
+
 static struct verdict expected_of(const struct made_connection *made)
 {
 	bool is_connection = !made->is_null && (!made->typed || (made->type_readable && !made->quic));
@@ -332,6 +391,8 @@ static struct verdict expected_of(const struct made_connection *made)
 		return expected_of_gnutls(made);
 	if (made->stack == SSLL_STACK_MBEDTLS)
 		return expected_of_mbedtls(made);
+	if (made->stack == SSLL_STACK_S2N)
+		return expected_of_s2n(made);
 	held = !made->held || (made->holder_readable && !made->holder_null);
 
 	if (!is_connection || !held || !can_read(made->rwstate))
@@ -412,6 +473,24 @@ static void print_verdict(__u32 code, const struct made_connection *made)
 	        verdict.reason);
 }
 
+/* Those of all of its errors, with output that is still to go out and without. */
+static void print_verdicts_of_s2n(void)
+{
+	for (__u32 i = 0; i < sizeof(s2n_errors) / sizeof(*s2n_errors); i++) {
+		for (__u32 pending = 0; pending < 2; pending++) {
+			struct made_connection made = {
+			        .stack = SSLL_STACK_S2N,
+			        .returned = -1,
+			        .rwstate = {true, true, s2n_errors[i]},
+			        .shutdown = {true, true, pending},
+			};
+
+			if (s2n_errors[i] != 0x0c000003) /* of no wait that has a name */
+				print_verdict(s2n_errors[i], &made);
+		}
+	}
+}
+
 /* That of all codes of a stack, and of all waits of a BIO: its lowest three flags, its reasons up to 3. */
 static void print_verdicts(__u32 stack)
 {
@@ -424,6 +503,10 @@ static void print_verdicts(__u32 stack)
 	}
 	if (stack == SSLL_STACK_MBEDTLS)
 		return;
+	if (stack == SSLL_STACK_S2N) {
+		print_verdicts_of_s2n();
+		return;
+	}
 	for (__u32 code = 0; code < (gnutls ? 2 : 128); code++) {
 		for (__u32 kind = 0; kind < 32; kind++) {
 			struct made_bio bio = {true, true, false, true, true, kind % 8, kind / 8};

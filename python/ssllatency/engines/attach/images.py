@@ -34,8 +34,8 @@ def without_operations(image: TracedImage, engine: str) -> TracedImage:
 def unreadable(images: Iterable[TracedImage]) -> list[str]:
     """A sentence for each file whose calls' retries and failures can't be told apart."""
     return [
-        f"SSL_want of {image.plan.path} can't be read, so retries and failures of its SSL calls can't be told apart: they are"
-        ' retries of reason "unknown".'
+        f"{stack_named(image.plan.stack).shows_waits} of {image.plan.path} can't be read, so retries and failures of its SSL"
+        ' calls can\'t be told apart: they are retries of reason "unknown".'
         for image in images
         if image.plan.offsets.rwstate is None
         and any(BY_NAME[planned.operation].ssl_argument for planned in image.plan.operations)
@@ -45,6 +45,11 @@ def unreadable(images: Iterable[TracedImage]) -> list[str]:
 def is_go(image: TracedImage) -> bool:
     """Whether the functions of the file are Go's."""
     return stack_named(image.plan.stack).convention is CallingConvention.GO
+
+
+def is_known_to_bcc(image: TracedImage) -> bool:
+    """Whether bcc's programs know the file's stack."""
+    return not (is_go(image) or stack_named(image.plan.stack).errors_in_threads)
 
 
 def can_trace(loaded: Loadable, image: TracedImage) -> bool:

@@ -305,6 +305,12 @@ def shows_certificates(plan: FilePlan) -> bool:
     return bool(plan.handshake.chosen or sent or ("signature" in labels and kept))
 
 
+def _ends_protocol_in_zero(plan: FilePlan) -> bool:
+    """Whether the protocol that was agreed on is a text without a length: behind a pointer, or in the connection itself."""
+    alpn = plan.handshake.labels.get("alpn")
+    return alpn is not None and (not alpn.size or stack_named(plan.stack).ends_protocol_in_zero)
+
+
 def places_of(plan: FilePlan) -> frozenset[Label]:
     """The labels whose places the library shows."""
     names, offsets = set(plan.handshake.labels), plan.offsets
@@ -316,7 +322,7 @@ def places_of(plan: FilePlan) -> frozenset[Label]:
     in_one_place = "server_name_length" in names or stack_named(plan.stack).keeps_name_in_one_place
     if "server_name" in names and ("server_name_session" in names or in_one_place):
         labels.add(Label.SNI)
-    if "alpn_length" not in names and not stack_named(plan.stack).ends_protocol_in_zero:
+    if "alpn_length" not in names and not _ends_protocol_in_zero(plan):
         labels.discard(Label.ALPN)
     # How a key signs is what its function is called with.
     if plan.handshake.signs or any(call.callee in KEYS for call in plan.handshake.calls):
