@@ -19,6 +19,7 @@ from ssllatency.probes.plan import (
     ErrorSite,
     FilePlan,
     HandshakeSites,
+    MissingOperation,
     OperationPlan,
     PhaseCall,
     Probe,
@@ -60,6 +61,8 @@ def _planned_pause(plan: FilePlan) -> OperationPlan | None:
 def _watched(image: TracedImage, *, pauses_seen: bool) -> TracedImage:
     planned = {operation.operation: operation for operation in image.plan.operations}
     stack = stack_named(image.plan.stack)
+    if stack.errors_in_threads and image.plan.offsets.rwstate is None:
+        return _unwatched(image, stack)
     calls, wanted = stack.handshake_calls, {*stack.handshake_calls.beside}
     if not (image.plan.handshake.state_machine and pauses_seen):
         wanted |= {calls.shakes, *_around(planned, stack)}
@@ -68,6 +71,13 @@ def _watched(image: TracedImage, *, pauses_seen: bool) -> TracedImage:
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
     code = (*image.plan.code, *image.plan.handshake.code)
     return labelled(replace(image, plan=replace(image.plan, operations=kept, code=code)))
+
+
+def _unwatched(image: TracedImage, stack: Stack) -> TracedImage:
+    """The image of a file whose handshakes aren't followed, as it can't be told how they end."""
+    reason = f"{stack.shows_waits} doesn't show where the error of a call lies, so that how handshakes end isn't known"
+    missing = MissingOperation(stack.handshake_calls.shakes, reason)
+    return replace(image, plan=replace(image.plan, operations=(), missing=(*image.plan.missing, missing)))
 
 
 def labelled(image: TracedImage) -> TracedImage:

@@ -13,7 +13,8 @@ from tests.fixtures import build
 
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
-from ssllatency.engines.sessions.handshake_sites import places_of
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sessions.handshake_sites import places_of, watched
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -63,6 +64,16 @@ def test_connections_are_read_by_its_functions(tmp_path: Path, style: str) -> No
         "descriptor": FieldPath((8, 0), 4),
         "bio_type": FieldPath((1,), 1, 4),
     }
+
+
+def test_handshakes_whose_end_is_unknown_are_not_followed(tmp_path: Path) -> None:
+    shared, own = build.library(tmp_path, "libs2n.so.1", (SOURCE,), "-DWHICH_BIT=1"), made_up(tmp_path)
+    plans = [plan_image(Image.open(path)) for path in (shared, own)]
+    of_shared, of_own = watched([TracedImage(plan, plan.path, ()) for plan in plans], [])
+    assert of_shared.plan.operations == ()
+    [missing] = [one for one in of_shared.plan.missing if one.operation == "s2n_negotiate"]
+    assert missing.reason.startswith("s2n_errno_location doesn't show where the error of a call lies")
+    assert {planned.operation for planned in of_own.plan.operations} == {"s2n_negotiate", "s2n_connection_wipe"}
 
 
 def test_errors_have_the_names_that_its_function_gives(tmp_path: Path) -> None:
