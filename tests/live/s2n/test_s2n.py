@@ -212,14 +212,18 @@ def test_a_slow_client_is_waited_for(program: Path, pair: Certificate) -> None:
 
 
 def read_late(port: int) -> None:
-    """One connection with one request, which reads the response when the server has long been unable to send more."""
-    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as plain, bad.context(TLS_1_3).wrap_socket(plain) as tls:
-        tls.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        time.sleep(PAUSE_S)
-        left = LARGE
-        while left:
-            left -= len(tls.recv(min(left, 65536)))
-        tls.unwrap()
+    """One connection with one request, which takes little of the response at a time."""
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        plain.settimeout(TIMEOUT_S)
+        plain.connect(("127.0.0.1", port))
+        with bad.context(TLS_1_3).wrap_socket(plain) as tls:
+            tls.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            time.sleep(PAUSE_S)
+            left = LARGE
+            while left:
+                left -= len(tls.recv(min(left, 65536)))
+            tls.unwrap()
 
 
 def test_what_a_call_waits_for_is_told_by_its_output(program: Path, pair: Certificate) -> None:
