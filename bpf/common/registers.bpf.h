@@ -33,6 +33,12 @@ static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
 	return (cookie >> shift) & ((1U << bits) - 1);
 }
 
+/* Whether a call may cross the entry site with this cookie again before it ends: no register is named there. */
+static __always_inline bool may_cross_again(__u64 cookie)
+{
+	return field(cookie, SSLL_COOKIE_REGISTER, 1);
+}
+
 /* Whether the call only asks for a size. `number`: 1 + index of the argument that is NULL then; 0 none. */
 static __always_inline bool is_size_query(const struct pt_regs *ctx, __u32 number)
 {

@@ -160,8 +160,11 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		return 0;
 	if (tier_of(cookie) == SSLL_TIER_DATA && !handshake->depth)
 		count(&handshake_counters.within_data);
-	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
+	if (handshake->depth && find_open_call(&key)) { /* none is made from the same place before it is back */
+		if (may_cross_again(cookie))
+			return 0; /* it is the same one */
 		close_lost_call(handshake, thread, now);
+	}
 	if (handshake->depth && is_operation(cookie, SSLL_OPERATION_STATE_MACHINE)) /* within a call that is seen itself */
 		return 0;
 	if (!thread->ssl) {

@@ -53,22 +53,22 @@ static __always_inline void keep_error(struct ssll_handshake *handshake, __u32 l
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
 }
 
-/* The error that the call which came back has returned, in a library whose calls do. */
+/* The error that the call which came back has returned, or its connection holds, in a library where either does. */
 static __always_inline void keep_returned_error(
         struct ssll_handshake *handshake, __u64 ssl, __s32 returned, const struct ssll_library *library)
 {
-	__u64 alert = S2N_ALERTS;
-	__u32 code = 0;
+	__u64 alert = TLS_NO_ALERT;
+	__u32 code = returned;
 
-	if (library->stack == SSLL_STACK_S2N && read_rwstate(ssl, library, &code)) {
-		read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert);
-		keep_error(handshake, SSLL_ERROR_LIBRARY_S2N, s2n_error(code, alert));
-	}
-	if (!returns_error(library))
+	if (!tells_error(ssl, library, &code))
 		return;
 	if (!read_place(ssl, library, SSLL_PLACE_OF_ALERT, &alert))
 		alert = TLS_NO_ALERT;
-	keep_error(handshake, own_error_library(library), returned_reason(library, returned, alert));
+	keep_error(handshake, own_error_library(library), reason_of(library, code, alert));
+	if (read_sent_alert(ssl, library, &code)) {
+		handshake->alert = code;
+		handshake->flags |= SSLL_FLAG_ALERT_SENT;
+	}
 }
 
 /* Whether the alert that a call sends ends the handshake. */

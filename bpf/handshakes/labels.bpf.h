@@ -45,7 +45,8 @@ static __always_inline bool read_group(
 	if (library->stack == SSLL_STACK_S2N)
 		return read_group_of_s2n(ssl, library, labels, group);
 	if (library->paths[SSLL_PLACE_OF_GROUP].length)
-		return !old_session && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP, group);
+		return !old_session && read_code_point(ssl, library, SSLL_PLACE_OF_GROUP, group) &&
+		       (*group || !has_group_zero(library));
 	if (!read_place(ssl, library, SSLL_PLACE_OF_DID_KEX, &agreed))
 		return false;
 	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3)

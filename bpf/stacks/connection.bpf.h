@@ -93,7 +93,7 @@ static __always_inline bool read_server(__u64 ssl, const struct ssll_library *li
 	if (!holder || !read_int(holder, library->server, &word))
 		return false;
 	*server = library->server_bits ? word & library->server_bits : word;
-	if (library->stack == SSLL_STACK_S2N) /* S2N_SERVER is 0 */
+	if (library->stack == SSLL_STACK_S2N || library->stack == SSLL_STACK_WOLFSSL) /* what they keep is 0 of a server */
 		*server = !*server;
 	return true;
 }

@@ -11,3 +11,4 @@
 #include "stacks/gnutls.bpf.h"
 #include "stacks/mbedtls.bpf.h"
 #include "stacks/s2n.bpf.h"
+#include "stacks/wolfssl.bpf.h"

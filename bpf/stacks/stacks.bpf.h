@@ -66,32 +66,60 @@ static __always_inline bool keeps_failing(const struct ssll_library *library)
 	return false;
 }
 
-/* Whether the connection has sent anything: its handshake is over then, or under way. Only of a library whose calls say 0 again
- * where a handshake is over. */
+/* Whether the connection says that its handshake is over, so that a call which makes one makes none. Of s2n-tls, whose calls
+ * say 0 again then, it has sent something: its handshake is over, or under way. */
 static __always_inline bool has_shaken_hands(__u64 ssl, const struct ssll_library *library)
 {
+	__u32 state = 0;
 	__u64 sent = 0;
 
+	if (library->stack == SSLL_STACK_WOLFSSL)
+		return read_int(ssl, library->state, &state) && (__u8)state == WOLFSSL_HANDSHAKE_DONE;
 	return library->stack == SSLL_STACK_S2N && library->state >= 0 &&
 	       !bpf_probe_read_user(&sent, sizeof(sent), (void *)(ssl + library->state)) && sent;
-}
-
-/* Whether what a call returned is its error. */
-static __always_inline bool returns_error(const struct ssll_library *library)
-{
-	return library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_MBEDTLS;
-}
-
-/* The reason in the error word of a call that returned its error. `alert`: the last one that was received. */
-static __always_inline __u32 returned_reason(const struct ssll_library *library, __s32 returned, __u32 alert)
-{
-	return library->stack == SSLL_STACK_MBEDTLS ? mbedtls_error(returned, alert) : gnutls_error(returned, alert);
 }
 
 /* Whether a connection's version is that of its handshake by now, and not one that this side would like to have. */
 static __always_inline bool has_agreed_on_version(__u64 ssl, const struct ssll_library *library)
 {
 	return library->stack != SSLL_STACK_MBEDTLS || is_mbedtls_over(ssl, library, true);
+}
+
+/* Whether a call's error is known by its `code`: what the call has returned, or what its connection or its thread holds. */
+static __always_inline bool tells_error(__u64 ssl, const struct ssll_library *library, __u32 *code)
+{
+	if (library->stack == SSLL_STACK_WOLFSSL || library->stack == SSLL_STACK_S2N)
+		return read_rwstate(ssl, library, code);
+	return library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_MBEDTLS;
+}
+
+/* The reason in an error word of such a code; `alert` is the last one that was received. */
+static __always_inline __u32 reason_of(const struct ssll_library *library, __u32 code, __u32 alert)
+{
+	switch (library->stack) {
+	case SSLL_STACK_MBEDTLS:
+		return mbedtls_error(code, alert);
+	case SSLL_STACK_S2N:
+		return s2n_error(code, alert);
+	case SSLL_STACK_WOLFSSL:
+		return wolfssl_error(code, alert);
+	}
+	return gnutls_error(code, alert);
+}
+
+/* The last alert that this side has sent, where the connection keeps it; false for none. */
+static __always_inline bool read_sent_alert(__u64 ssl, const struct ssll_library *library, __u32 *alert)
+{
+	const struct ssll_path *path = &library->paths[SSLL_PLACE_OF_ALERT];
+
+	return library->stack == SSLL_STACK_WOLFSSL && path->length == 1 &&
+	       read_int(ssl, path->offsets[0] + WOLFSSL_SENT_ALERT, alert) && *alert < WOLFSSL_ALERTS;
+}
+
+/* Whether the group 0 is that of none that is known. */
+static __always_inline bool has_group_zero(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_WOLFSSL;
 }
 
 /* Makes TLS' number of a version, as the library keeps it; false of one that isn't TLS. */
@@ -103,6 +131,8 @@ static __always_inline bool to_tls_version(const struct ssll_library *library, _
 		*version = mbedtls_version(*version);
 	else if (library->stack == SSLL_STACK_S2N)
 		*version = s2n_version(*version);
+	else if (library->stack == SSLL_STACK_WOLFSSL)
+		*version = wolfssl_version(*version);
 	else
 		return true;
 	return *version != 0;
@@ -121,9 +151,9 @@ static __always_inline __u64 tls_cipher(__u64 cipher)
 /* Makes OpenSSL's identifier of a cipher, as the library keeps it; false of one that isn't chosen yet. */
 static __always_inline bool to_cipher(const struct ssll_library *library, __u64 *cipher)
 {
-	bool chosen = *cipher || library->stack != SSLL_STACK_S2N;
+	bool chosen = *cipher || (library->stack != SSLL_STACK_S2N && library->stack != SSLL_STACK_WOLFSSL);
 
-	if (library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_S2N)
+	if (library->stack == SSLL_STACK_GNUTLS || library->stack == SSLL_STACK_S2N || library->stack == SSLL_STACK_WOLFSSL)
 		*cipher = gnutls_cipher(*cipher);
 	if (library->stack == SSLL_STACK_GO || library->stack == SSLL_STACK_BORINGSSL || library->stack == SSLL_STACK_MBEDTLS)
 		*cipher = tls_cipher(*cipher);

@@ -92,8 +92,9 @@ class Error(IntEnum):
     LIBRARY_BORINGSSL = 16
     LIBRARY_GNUTLS = 1
     LIBRARY_GO = 2
-    LIBRARY_MBEDTLS = 5
     LIBRARY_S2N = 100
+    LIBRARY_MBEDTLS = 101
+    LIBRARY_WOLFSSL = 102
 
 
 class ErrorCookie(IntEnum):
@@ -490,6 +491,7 @@ class Stack(IntEnum):
     GNUTLS = 2
     MBEDTLS = 3
     S2N = 4
+    WOLFSSL = 5
     GO = 64
 
 

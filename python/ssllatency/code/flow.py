@@ -117,7 +117,7 @@ class Graph:
 
     `uncovered` gives for an instruction why a way out there can't be followed; `functions` the range of the function that it is
     part of, of which `own` is the operation's own; `frames` what is known, before each instruction, about registers that point
-    into the stack.
+    into the stack. `comes_back`: a call may come back to the entry by tail calls, and goes on there as it began.
     """
 
     entry: int
@@ -128,6 +128,7 @@ class Graph:
     uncovered: dict[int, str]
     frames: dict[int, Frame]
     stack_pointer: str
+    comes_back: bool = False
 
     @cached_property
     def predecessors(self) -> dict[int, list[int]]:

@@ -149,14 +149,17 @@ def _operation(field: Field, file_size: int, known: Mapping[str, Operation] = BY
 
 def _wrong_role(plan: OperationPlan, operation: Operation) -> str:
     """Return how an operation's probes must be, "" where they are: one entry and its exits, or one return probe, and that never
-    on what may run inside an ASYNC job; or entries alone."""
+    on what may run inside an ASYNC job; or entries alone. A call that may go on in another function, and come back, may
+    begin in either."""
     roles = [site.role for site in plan.probes]
     if operation.only_entry:
         entries = set(roles) == {Role.ENTRY} and (len(roles) == 1 or operation.callers_of)
         return "" if entries else "entries alone"
     returning = roles == [Role.RETURN] and not operation.async_job
-    entering = roles.count(Role.ENTRY) == 1 and roles.count(Role.EXIT) == len(roles) - 1 > 0
-    if not (returning or entering):
+    entries_shared = [site.shared for site in plan.probes if site.role is Role.ENTRY]
+    entering = entries_shared == [False] or (entries_shared == [True, True] and operation.twin)
+    exiting = roles.count(Role.EXIT) == len(roles) - len(entries_shared) > 0
+    if not (returning or (entering and exiting)):
         return "one entry and its exits, or one return probe"
     if any((site.role is Role.EXIT) != bool(site.values()) for site in plan.probes):
         return "exits with values, and nothing else with any"

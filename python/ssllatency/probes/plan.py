@@ -64,7 +64,8 @@ class Probe:
     `offset` is the file offset in bytes; `address` the virtual address in the file's own numbering. `stack_delta` is the
     stack pointer at the function's entry minus the stack pointer at the site, in bytes. `return_register` names the 64-bit
     register that holds the return value past an exit site ("rax", "rbx", …), "" for other roles. `shared` marks an exit
-    that is also reached without the operation's entry (a tail-called function), so that an exit without entry is no loss.
+    that is also reached without the operation's entry (a tail-called function), so that an exit without entry is no loss; and
+    an entry that a call may cross again before it ends.
     `keeps_length`: at this entry the size_t * by which the call says its bytes is still in its register.
 
     Where the way that a branch takes decides, `condition` is the branch's mnemonic ("jne"), `leaving` the direction in which

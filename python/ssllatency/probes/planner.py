@@ -14,7 +14,7 @@ from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.errors import phrase
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.evidence import CodeEvidence
-from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, MissingOperation, OperationPlan, SslOffsets
+from ssllatency.probes.plan import NOT_IN_LIBRARY, FilePlan, MissingOperation, OperationPlan, Role, SslOffsets
 from ssllatency.probes.settings import DEFAULTS, PlanSettings
 from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.sites.own import plan_own
@@ -51,6 +51,10 @@ class _Finder:
             return self._callers(operation)
         function = self.find(operation)
         return [function] if function else []
+
+    def twin(self, operation: Operation) -> Function | None:
+        """Find the function in which the operation's calls may go on."""
+        return self._image.own_function(operation.twin) if operation.twin else None
 
     def _callers(self, operation: Operation) -> list[Function]:
         """None where the file holds what they call: then others than the library's functions call it, too."""
@@ -124,6 +128,7 @@ def _plan_operations(
     operations: list[OperationPlan] = []
     missing: list[MissingOperation] = []
     taken: dict[int, str] = {}
+    twins: set[int] = set()
     found = [(operation, finder.find_all(operation)) for operation in wanted]
     # Those of a provider in a file of its own are called by what they are for, so that none may be for several things.
     uses = Counter(functions[0].address for operation, functions in found if functions and operation.library == "provider")
@@ -134,15 +139,20 @@ def _plan_operations(
         if uses[functions[0].address] > 1:
             missing.append(MissingOperation(operation.name, "its provider has one function for several kinds of keys"))
             continue
+        if functions[0].address in twins:
+            continue
         first = taken.setdefault(functions[0].address, operation.name)
         if first != operation.name:
             missing.append(MissingOperation(operation.name, f"the same code as {first}"))
             continue
+        twin = finder.twin(operation)
         try:
-            planned, *others = (planner.plan(operation, function) for function in functions)
+            planned, *others = (planner.plan(operation, function, twin) for function in functions)
             planned = replace(planned, probes=(*planned.probes, *(probe for other in others for probe in other.probes)))
             evidence.add(planned.probes, (planned.address, planned.address + planned.size))
             operations.append(planned)
+            if twin and any(probe.shared for probe in planned.probes if probe.role is Role.ENTRY):
+                twins.add(twin.address)  # its calls are this operation's
         except (Unplannable, ElfError) as reason:
             missing.append(MissingOperation(operation.name, phrase(reason)))
     return operations, missing

@@ -40,7 +40,6 @@ BY_NAME = (
         instead="NSS makes handshakes within the reads and writes of NSPR, so that they don't show as calls; bpftrace can time"
         " the private key of full ones, PK11_Sign and PK11_SignWithMechanism of libnss3.so.",
     ),
-    ByName("wolfSSL", "libwolfssl.so*", instead=_calls("wolfSSL", "wolfSSL_accept or, in clients, wolfSSL_connect", "1")),
     ByName("Botan", "libbotan-[23].so*"),
     ByName(
         "Java's own TLS (JSSE)",

@@ -86,7 +86,8 @@ class Operation:
     worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
     timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL, and an error that is raised says
     why a call fails). `callers_of`: the operation is every function of the library's that calls this one of another file.
-    `tier`: with which others it is watched in windows. `returns`: how it tells errors.
+    `tier`: with which others it is watched in windows. `returns`: how it tells errors. `twin`: the function in which its calls
+    may go on, and come back from, by tail calls; where they do, calls that begin there are calls of this operation, too.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Operation:
     callers_of: str = ""
     tier: Tier = Tier.BELOW
     returns: Returns = Returns.OPENSSL
+    twin: str = ""
 
     @property
     def tells_outcome(self) -> bool:

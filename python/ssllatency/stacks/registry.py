@@ -17,12 +17,13 @@ from ssllatency.stacks.openssl.stack import OpenSsl
 from ssllatency.stacks.rustls.implementation import Rustls
 from ssllatency.stacks.rustls.stack import RustlsFunctions
 from ssllatency.stacks.s2n.stack import S2n
+from ssllatency.stacks.wolfssl.stack import WolfSsl
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 # A library comes after the one that it descends from, with whose functions' names it would be taken for that.
-STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go(), GnuTls(), MbedTls(), RustlsFunctions(), S2n())
+STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl(), Go(), GnuTls(), MbedTls(), RustlsFunctions(), S2n(), WolfSsl())
 UNTRACED: tuple[Implementation, ...] = (Rustls(), *BY_NAME)
 LIBRARIES = {library.name: library for stack in STACKS for library in stack.libraries}
 WAKES = tuple(library.wakes for library in LIBRARIES.values() if library.wakes)

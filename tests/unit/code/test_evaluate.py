@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.assembled import Assembled, assemble, function
 
 from ssllatency.code.evaluate import returned_in_cases
-from ssllatency.code.values import Assumptions, ComparisonFlags, SymbolicAddress, Value
+from ssllatency.code.values import Assumptions, ComparisonFlags, LoadedField, SymbolicAddress, Value
 
 Assembler = Callable[[str], Assembled]
 ARGUMENT = SymbolicAddress("argument", 0)
@@ -169,7 +169,8 @@ LOW, HIGH = "mov -24(%rsp), %rax\nret", "mov -16(%rsp), %rax\nret"
         ("movq %rdi, %xmm0\nmovq %xmm0, %rax\nret", ARGUMENT),
         ("movq %rdi, %xmm0\nmovq %xmm0, -8(%rsp)\nmov -8(%rsp), %rax\nret", ARGUMENT),
         ("movq %rdi, %xmm0\npunpcklqdq %xmm0, %xmm0\nmovhps %xmm0, -8(%rsp)\nmov -8(%rsp), %rax\nret", ARGUMENT),
-        (f"movq $5, -24(%rsp)\nmovdqu (%rdi), %xmm0\n{KEEP}\n{LOW}", None),
+        (f"movq $5, -24(%rsp)\nmovdqu (%rdi), %xmm0\n{KEEP}\n{LOW}", LoadedField((0,))),
+        (f"movq $5, -24(%rsp)\nmovdqu 16(%rdi), %xmm0\n{KEEP}\n{HIGH}", LoadedField((24,))),
         (f"movq %rdi, %xmm0\nsub $8, %rsp\ncall other\nadd $8, %rsp\n{KEEP}\n{LOW}", None),
         (f"movq %rdi, %xmm0\nvpaddq %ymm1, %ymm1, %ymm0\n{KEEP}\n{LOW}", None),
         (f"movq %rdi, %xmm0\npxor %xmm1, %xmm0\n{KEEP}\n{LOW}", None),

@@ -98,6 +98,7 @@ _S2N_KEYS = "programs of Rust have s2n's own functions around keys inlined, and 
 _S2N_SHARED = (
     "s2n_errno, which says why a call fails, lies elsewhere in each process: calls that fail and retries aren't told apart"
 )
+_WOLFSSL = f"{_OTHER}/wolfssl/test_wolfssl.py"
 _GO, _GO_HANDSHAKES = "live/go/test_go.py", "live/go/test_go_handshakes.py"
 _GO_TRANSPORT = "over QUIC and a program's own transports the waits aren't known, unless these embed a socket"
 _ARM_INSIDE = _by(
@@ -452,6 +453,35 @@ ROWS = (
             **dict.fromkeys(COLUMNS, _S2N_SHARED),
             "certificates": "what a server serves isn't looked for",
             "aarch64": _NOT_TRIED,
+        },
+    ),
+    Row(
+        "wolfSSL",
+        "5.5 to 5.9",
+        "shared, stripped",
+        {
+            "calls": _by(
+                f"{_WOLFSSL}::test_its_calls_and_handshakes_are_those_that_it_tells",
+                "test_a_server_that_waits_for_all_of_its_sockets",
+            ),
+            "handshakes": _by(
+                f"{_WOLFSSL}::test_its_calls_and_handshakes_are_those_that_it_tells",
+                "test_a_server_that_waits_for_all_of_its_sockets",
+            ),
+            "private key": _by(f"{_WOLFSSL}::test_its_handshakes_have_labels_and_phases"),
+            "phases": _by(
+                f"{_WOLFSSL}::test_its_handshakes_have_labels_and_phases",
+                but="of checks of the peer not that of its RSA signature",
+            ),
+            "waits": _by(f"{_WOLFSSL}::test_a_server_that_waits_for_all_of_its_sockets"),
+            "labels": _by(
+                f"{_WOLFSSL}::test_its_handshakes_have_labels_and_phases",
+                but="version, cipher suite, resumption, port and peer, and up to 5.7 the group; no others",
+            ),
+            "certificates": "no accessor shows which one is served",
+            "reasons": _by(f"{_WOLFSSL}::test_its_calls_and_handshakes_are_those_that_it_tells"),
+            "clients": _NOT_TRIED,
+            "aarch64": _by("unit/stacks/wolfssl/test_wolfssl.py::test_each_of_its_functions_is_planned"),
         },
     ),
     Row(

@@ -26,7 +26,7 @@ JAVA = "Java's own TLS (JSSE)"
         (["libssl.so.3", "libcrypto.so.3"], []),
         (["libnss_dns.so.2"], []),
         (["libmbedtls.so.14"], []),
-        (["libwolfssl.so.35"], ["wolfSSL"]),
+        (["libwolfssl.so.35"], []),
         (["libs2n.so.1"], []),
         (["beam.smp", "crypto.so", "libcrypto.so.3"], ["Erlang's own TLS"]),
         (["libcurl-gnutls.so.4"], []),

@@ -290,7 +290,7 @@ def test_a_process_that_maps_thousands_of_files_is_looked_at_in_part(
 def test_of_the_maps_of_a_process_no_more_is_kept_than_is_looked_at(add_process: AddProcess, proc: Path) -> None:
     """Anybody can map tens of thousands of files in each of many processes, and would have this one keep them all."""
     lines = (
-        f"{at:x}-{at + 4096:x} r-xp 0 08:01 {number + 1} /{number}/libwolfssl.so.35\n"
+        f"{at:x}-{at + 4096:x} r-xp 0 08:01 {number + 1} /{number}/libbotan-2.so.19\n"
         for number, at in enumerate(range(0x7F0000000000, 0x7F0000000000 + 3 * MOST_MAPPED * 8192, 8192))
     )
     add_process(10, maps="".join(lines))
@@ -298,7 +298,7 @@ def test_of_the_maps_of_a_process_no_more_is_kept_than_is_looked_at(add_process:
     assert process
     [kept] = read_processes([process], lambda *_: None, proc)
     assert (kept.number, len(kept.candidates)) == (3 * MOST_MAPPED, MOST_MAPPED)
-    assert [each.name for each in kept.untraced] == ["wolfSSL"]
+    assert [each.name for each in kept.untraced] == ["Botan"]
     assert sum(len(value) for value in vars(kept).values() if isinstance(value, tuple)) == MOST_MAPPED + 1
 
 

@@ -59,6 +59,8 @@ DEFECTS = [
     ("verdicts", "stacks/s2n.bpf.h", "cursors[0] != cursors[1]", "cursors[0] > cursors[1]"),
     ("verdicts", "stacks/s2n.bpf.h", "\tcase S2N_TYPE_BLOCKED:\n", ""),
     ("verdicts", "common/tasks.bpf.h", "thread.fsbase) - distance", "thread.fsbase) + distance"),
+    ("verdicts", "stacks/wolfssl.bpf.h", "WOLFSSL_OCSP_WANT_READ = -408", "WOLFSSL_OCSP_WANT_READ = -409"),
+    ("verdicts", "stacks/wolfssl.bpf.h", "*code || returned ?", "*code ?"),
     ("labels", "labels/paths.bpf.h", "if (step + 1 >= path->length)", "if (step >= path->length)"),
     ("labels", "labels/paths.bpf.h", "(value, 2, (void *)at)", "(value, 4, (void *)at)"),
     ("labels", "labels/paths.bpf.h", "*value = (__u16)*value;", ""),

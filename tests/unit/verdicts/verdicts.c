@@ -57,6 +57,9 @@ static __s32 any_returned(__u32 stack)
 static const __u32 s2n_errors[] = {0x04000000, 0x08000000, 0x0c000000, 0x0c000000, 0x0c000001, 0x0c000002, 0x0c000003,
         0x10000000, 0x14000005, 0x18000009, 0x1c000040, 0};
 
+/* What wolfSSL's connections hold: wolfssl/error-ssl.h and wolfssl/wolfcrypt/error-crypt.h. */
+static const __s32 wolfssl_codes[] = {0, -108, -125, -308, -313, -323, -323, -326, -327, -343, -397, -408, -441, -501};
+
 static struct made_field any_field(__u32 value)
 {
 	struct made_field field = {!once_in(10), !once_in(10), value};
@@ -81,8 +84,8 @@ static struct made_bio any_bio(bool flags_known)
 
 static struct made_connection any_connection(void)
 {
-	static const __u32 stacks[] = {
-	        SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS, SSLL_STACK_MBEDTLS, SSLL_STACK_S2N};
+	static const __u32 stacks[] = {SSLL_STACK_OPENSSL, SSLL_STACK_BORINGSSL, SSLL_STACK_GNUTLS, SSLL_STACK_MBEDTLS,
+	        SSLL_STACK_S2N, SSLL_STACK_WOLFSSL};
 	__u32 stack = stacks[any(sizeof(stacks) / sizeof(*stacks))];
 	bool flags_known = !once_in(10);
 	struct made_connection made = {
@@ -104,6 +107,8 @@ static struct made_connection any_connection(void)
 	        .writing = any_bio(flags_known),
 	};
 
+	if (stack == SSLL_STACK_WOLFSSL)
+		made.rwstate.value = wolfssl_codes[any(sizeof(wolfssl_codes) / sizeof(*wolfssl_codes))];
 	return made;
 }
 
@@ -382,6 +387,32 @@ static struct verdict expected_of_s2n(const struct made_connection *made)
 	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
 }
 
+/* The function wolfSSL_get_error of its manual says what is to be done. */
+static struct verdict expected_of_wolfssl(const struct made_connection *made)
+{
+	switch ((__s32)made->rwstate.value) {
+	case -323:
+		return expected_retry(SSLL_WAIT_PEER, SSLL_REASON_WANT_READ);
+	case -327:
+		return expected_retry(SSLL_WAIT_WINDOW, SSLL_REASON_WANT_WRITE);
+	case -108: /* an operation that is done elsewhere */
+		return expected_retry(SSLL_WAIT_OFFLOAD, SSLL_REASON_WANT_ASYNC);
+	case -408: /* the callback that asks for a certificate's status */
+		return expected_retry(SSLL_WAIT_APPLICATION, SSLL_REASON_WANT_RETRY_VERIFY);
+	case -441: /* data within a handshake */
+		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	case -343:
+		return expected_close();
+	case -308:
+	case -397: /* the transport, or its end */
+		return expected_failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
+	case 0:
+		if (!made->returned)
+			return expected_close();
+	}
+	return expected_failure(SSLL_END_ERROR, SSLL_REASON_SSL);
+}
+
 static struct verdict expected_of(const struct made_connection *made)
 {
 	bool is_connection = !made->is_null && (!made->typed || (made->type_readable && !made->quic));
@@ -397,6 +428,8 @@ static struct verdict expected_of(const struct made_connection *made)
 
 	if (!is_connection || !held || !can_read(made->rwstate))
 		return expected_retry(SSLL_WAIT_UNKNOWN, SSLL_REASON_UNKNOWN);
+	if (made->stack == SSLL_STACK_WOLFSSL)
+		return expected_of_wolfssl(made);
 	return made->stack == SSLL_STACK_BORINGSSL ? expected_of_boringssl(made) : expected_of_openssl(made);
 }
 
@@ -494,7 +527,7 @@ static void print_verdicts_of_s2n(void)
 /* That of all codes of a stack, and of all waits of a BIO: its lowest three flags, its reasons up to 3. */
 static void print_verdicts(__u32 stack)
 {
-	bool gnutls = stack == SSLL_STACK_GNUTLS;
+	bool gnutls = stack == SSLL_STACK_GNUTLS, wolfssl = stack == SSLL_STACK_WOLFSSL;
 
 	for (__s32 code = 0; stack == SSLL_STACK_MBEDTLS && code < 0x8000; code++) {
 		struct made_connection made = {.stack = stack, .returned = -code};
@@ -507,7 +540,7 @@ static void print_verdicts(__u32 stack)
 		print_verdicts_of_s2n();
 		return;
 	}
-	for (__u32 code = 0; code < (gnutls ? 2 : 128); code++) {
+	for (__s32 code = wolfssl ? -600 : 0; code < (wolfssl ? 0 : gnutls ? 2 : 128); code++) {
 		for (__u32 kind = 0; kind < 32; kind++) {
 			struct made_bio bio = {true, true, false, true, true, kind % 8, kind / 8};
 			struct made_connection made = {

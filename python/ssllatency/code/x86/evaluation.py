@@ -166,6 +166,11 @@ class X86Evaluation(Evaluation):
             return
         self.store(state, self.address_of(state, instruction, operand), narrowed(value, operand.size))
 
+    def load_at(self, state: PathState, instruction: Any, operand: Any) -> tuple[Value, Value]:
+        """The two values of 64 bits where a memory operand leads."""
+        address = self.address_of(state, instruction, operand)
+        return self.load(state, address, 8), self.load(state, plus(address, 8), 8)
+
     def store_at(self, state: PathState, instruction: Any, operand: Any, values: Iterable[Value]) -> None:
         """Stores values of 64 bits one behind the other where a memory operand leads."""
         address = self.address_of(state, instruction, operand)

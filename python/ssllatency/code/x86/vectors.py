@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vector registers of x86-64, as far as compilers move pointers by them: two at once, or with a zero beside. Their halves are
-kept by names of their own beside the general registers; what is loaded into one is unknown."""
+kept by names of their own beside the general registers; of what is loaded, only whole ones are followed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ class Operands(Protocol):
 
     def write(self, state: PathState, instruction: Any, operand: Any, value: Value) -> None:
         """Stores `value` where an operand says."""
+
+    def load_at(self, state: PathState, instruction: Any, operand: Any) -> tuple[Value, Value]:
+        """The two values of 64 bits where a memory operand leads."""
 
     def store_at(self, state: PathState, instruction: Any, operand: Any, values: Iterable[Value]) -> None:
         """Stores values of 64 bits one behind the other where a memory operand leads."""
@@ -61,7 +64,8 @@ def _set(state: PathState, name: str, low: Value, high: Value) -> None:
 def _move_whole(evaluation: Operands, state: PathState, instruction: Any) -> None:
     """movups and its like."""
     target, source = instruction.operands
-    values = _get(state, _name(instruction, source)) if source.type == _REGISTER else (None, None)
+    register = source.type == _REGISTER
+    values = _get(state, _name(instruction, source)) if register else evaluation.load_at(state, instruction, source)
     if target.type == _MEMORY:
         evaluation.store_at(state, instruction, target, values)
     else:

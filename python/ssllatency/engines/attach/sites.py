@@ -77,7 +77,7 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int, *, win
     fields: dict[IntEnum, int] = {
         abi.Cookie.OPERATION: number,
         abi.Cookie.CONVENTION: operation.convention,
-        abi.Cookie.REGISTER: register_number(probe),
+        abi.Cookie.REGISTER: int(probe.shared) if probe.role is Role.ENTRY else register_number(probe),
         # A size query's exit has no entry that was counted, like that of a shared function.
         abi.Cookie.SHARED: int(probe.shared or operation.skip_null is not None or windowed),
         abi.Cookie.SKIP_NULL: argument(operation.skip_null),

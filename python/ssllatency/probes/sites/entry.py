@@ -46,7 +46,7 @@ def site_delta(graph: Graph, address: int) -> int | None:
 def head(graph: Graph) -> Iterator[Instruction]:
     """The instructions from the entry that control runs through in a straight line, entered nowhere but at the top."""
     address = graph.entry
-    before: list[int] = []
+    before = graph.predecessors[address] if graph.comes_back else []
     while graph.predecessors[address] == before:
         instruction = graph.nodes[address]
         yield instruction
@@ -77,7 +77,7 @@ def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> I
 
 
 def _cheapest(graph: Graph, sites: Iterator[Site]) -> Site:
-    if graph.predecessors[graph.entry]:
+    if graph.predecessors[graph.entry] and not graph.comes_back:
         raise Unplannable("its first instruction is part of a loop")
     cheapest = min(sites, key=lambda site: COST_NS[site.cost], default=None)
     if cheapest is None:

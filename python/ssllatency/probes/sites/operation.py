@@ -40,12 +40,15 @@ class Planner:
     tails: Tails
     settings: PlanSettings
 
-    def plan(self, operation: Operation, function: Function) -> OperationPlan:
-        """The probes of `operation`, which is `function`. Unplannable with the reason where it can't be probed."""
-        graph = build(self.code, function.address, function.size, self.tails.targets)
+    def plan(self, operation: Operation, function: Function, twin: Function | None = None) -> OperationPlan:
+        """The probes of `operation`, which is `function`; `twin` is its twin, if any. Unplannable with the reason where it
+        can't be probed."""
+        graph = self._graph(function)
         needed = self._needed(operation)
         if operation.only_entry:
             return self._with_entry_alone(graph, needed, operation, function)
+        if twin and self.share_calls(function, twin):
+            return self._with_twin(needed, operation, function, twin)
         returning = self.settings.return_probes and not operation.async_job
         try:
             planned = self._with_exits(graph, needed, operation, function)
@@ -56,6 +59,31 @@ class Planner:
         if returning and self.settings.prefer_return_probes and self._return_probe_ns(graph, needed) < cost_ns(planned):
             return self._with_return_probe(graph, needed, operation, function)
         return planned
+
+    def _graph(self, function: Function) -> Graph:
+        return build(self.code, function.address, function.size, self.tails.targets)
+
+    def share_calls(self, function: Function, twin: Function) -> bool:
+        """Whether a call of either function may go on in the other one by a tail call."""
+        try:
+            return twin.address in self._graph(function).nodes and function.address in self._graph(twin).nodes
+        except Unplannable:
+            return False
+
+    def _with_twin(self, needed: frozenset[str], operation: Operation, function: Function, twin: Function) -> OperationPlan:
+        """A call that begins in either function crosses one entry site or more, always with the stack that it began with, and
+        is left by an exit site of both. A return probe would take each crossing for a call."""
+        graph, other = (replace(self._graph(each), comes_back=True) for each in (function, twin))
+        entry, more = (entry_site(each, needed, self.settings.emulation) for each in (graph, other))
+        exits = self._chooser(graph, operation.return_value, branches=False).sites(entry.address)
+        wrong = problem(graph, entry, exits, self.machine.result_register, twins=(more,)) or problem(
+            other, more, exits, self.machine.result_register, twins=(entry,)
+        )
+        if wrong:
+            raise Unplannable(wrong)
+        entries = (probe(self.image, graph, entry, Role.ENTRY), probe(self.image, other, more, Role.ENTRY))
+        ways = Ways(self.image, graph, exits, operation.return_value).probes()
+        return _plan(operation, function, graph, (*(replace(entry, shared=True) for entry in entries), *ways))
 
     def _with_entry_alone(
         self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function

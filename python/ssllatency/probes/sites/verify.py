@@ -2,13 +2,13 @@
 """A second opinion on a plan: walks the operation forwards, the way a call runs, with the sites set.
 
 Shares nothing with how the sites were chosen (exits.py works backwards from the returns): every way from the entry must cross
-the entry site once, then exactly one exit site, and at the `ret` the result register must hold what the exit site said. An exit
-site on a branch may be one in one direction only.
+an entry site once, then exactly one exit site, and at the `ret` the result register must hold what the exit site said. An exit
+site on a branch may be one in one direction only. A call that comes back to where it began may cross entry sites again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from enum import Enum
 
 from ssllatency.code.flow import Graph
@@ -52,7 +52,7 @@ class _Calls:
     """
 
     graph: Graph
-    entry: int
+    entries: Set[int]
     exits: dict[int, Site]
     result: str
 
@@ -82,7 +82,7 @@ class _Calls:
             yield successor, _execute(instruction, _leave(state, ending.towards(instruction, successor)))
 
     def _cross_entry(self, address: int, state: _State) -> _State:
-        if address != self.entry:
+        if address not in self.entries or (self.graph.comes_back and state is _Stage.INSIDE):
             return state
         if state is not _Stage.BEFORE:
             raise _Wrong(f"the entry site {address:#x} is crossed twice")
@@ -126,19 +126,20 @@ def _equal(written: int, value: int) -> bool:
     return written in (value & 0xFFFFFFFF, value & 0xFFFFFFFFFFFFFFFF)
 
 
-def problem(graph: Graph, entry: Site, exits: Sequence[Site], result: str) -> str:
-    """The problem of the plan, "" if nothing is."""
+def problem(graph: Graph, entry: Site, exits: Sequence[Site], result: str, *, twins: Sequence[Site] = ()) -> str:
+    """The problem of the plan, "" if nothing is. `twins`: entry sites of calls that begin elsewhere in the graph."""
+    entries = (entry, *twins)
     by_address = {site.address: site for site in exits}
     if len(by_address) != len(exits):
         return "two exit sites are at one address"
-    for site in (entry, *exits):
+    for site in (*entries, *exits):
         returns = site.instruction.flow is Flow.RETURN
         if graph.nodes.get(site.address) is not site.instruction or graph.delta(site.address) not in (site.stack_delta, None):
             return f"the site {site.address:#x} doesn't fit the code"
         if graph.delta(site.address) is None and not returns:
             return f"the stack pointer isn't known at {site.address:#x}"
     try:
-        _Calls(graph, entry.address, by_address, result).check()
+        _Calls(graph, {site.address for site in entries}, by_address, result).check()
     except _Wrong as wrong:
         return str(wrong)
     return ""
