@@ -174,8 +174,9 @@ def test_resumed_abandoned_and_slow_handshakes_in_a_program_that_has_it_built_in
             for _ in range(TIMES):
                 bad.silent_hello(impatient.port)
             slow_to_shake_hands(TLS_1_2, patient.port, lambda: time.sleep(PAUSE_S))
-        assert impatient.told(TIMES) == [0x6800] * TIMES
-        assert (resuming.told(TIMES + 1), patient.told(1)) == ([0] * (TIMES + 1), [0])
+            # The client is done a little earlier than the server.
+            assert (resuming.told(TIMES + 1), patient.told(1)) == ([0] * (TIMES + 1), [0])
+            assert impatient.told(TIMES) == [0x6800] * TIMES
     assert ["private_key" in single["parts_ns"] for single in of_program(shakes, resuming)] == [True, *[False] * TIMES]
     assert endings(shakes.document) == {"success": TIMES + 2, "abandoned": TIMES}
     assert {single["ending"] for single in of_program(shakes, impatient)} == {"abandoned"}
