@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,13 +50,12 @@ WORDS = {
 }
 ABANDONED = {0x004C, 0x004E, 0x0050, 0x7280}
 FAILING: tuple[Callable[[int], object], ...] = (
+    bad.reset,  # the others wait until the server has closed the connection
     bad.no_shared_cipher,
     bad.old_version,
     bad.unknown_ca,
     bad.nonsense,
     bad.end_of_file,
-    bad.reset,
-    partial(bad.flipped_bit, TLS_1_2),
 )
 
 
@@ -243,7 +241,7 @@ def test_handshakes_of_lighttpd_end_as_its_log_says(pair: Certificate) -> None:
             for failing in FAILING:
                 failing(web.port)
             slow(TLS_1_2, web.port)
-        wait_for(lambda: Counter(web.told()).total() == TIMES * REQUESTS + len(FAILING) + 1)
+            wait_for(lambda: Counter(web.told()).total() == TIMES * REQUESTS + len(FAILING) + 1)
         told = Counter(web.told())
     assert told.pop("answered") == TIMES * REQUESTS + 1
     ended = Counter((single["ending"], single["reason"]) for single in shakes.singles if single["ending"] != "success")
