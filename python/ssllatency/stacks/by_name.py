@@ -25,14 +25,6 @@ class ByName(Implementation):
         """Never: it has no marks."""
 
 
-def _calls(name: str, function: str, complete: str) -> str:
-    """The sentence on a library that exports the function which makes its handshakes."""
-    return (
-        f"{name} exports {function}, which bpftrace can time: a call for each turn of a handshake, the last of which returns"
-        f" {complete}. What it waits for, and whether it resumed, doesn't show."
-    )
-
-
 BY_NAME = (
     ByName(
         "NSS",
