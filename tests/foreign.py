@@ -79,7 +79,12 @@ _FILES |= {
 
 # The folders whose packages are the newest there are, the version that tests know, and the C library that runs them: that of
 # Debian 13, glibc 2.41, or of Debian 12.
-_KNOWN_VERSIONS = {"openssl-4-amd64": ("4.0.", 41), "openssl-4-arm64": ("4.0.", 41), "crypto-mb-amd64": ("1:2.3.0-", 36)}
+_KNOWN_VERSIONS = {
+    "openssl-4-amd64": ("4.0.", 41),
+    "openssl-4-arm64": ("4.0.", 41),
+    "crypto-mb-amd64": ("1:2.3.0-", 36),
+    "mbedtls-trixie-amd64": ("3.6.", 36),
+}
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_library *l
 		return is_mbedtls_under_way(ssl, library);
 	if (begins_within_call(library))
 		return read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init) && in_init;
+	if (library->stack == SSLL_STACK_WOLFSSL)
+		return is_wolfssl_under_way(ssl, library);
 	return read_rwstate(ssl, library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 

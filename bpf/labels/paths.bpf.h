@@ -74,17 +74,18 @@ static __always_inline bool read_code_point(
 	return true;
 }
 
-static __always_inline bool read_version(__u64 ssl, const struct ssll_library *library, __u64 *value)
-{
-	return has_agreed_on_version(ssl, library) && read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value) &&
-	       to_tls_version(library, value);
-}
-
 static __always_inline bool read_cipher(__u64 ssl, const struct ssll_library *library, __u64 *value)
 {
 	if (!read_place(ssl, library, SSLL_PLACE_OF_CIPHER, value))
 		return false;
 	return to_cipher(library, value);
+}
+
+static __always_inline bool read_version(__u64 ssl, const struct ssll_library *library, __u64 *value)
+{
+	if (!has_agreed_on_version(ssl, library) || (chooses_version_with_cipher(library) && !read_cipher(ssl, library, value)))
+		return false;
+	return read_code_point(ssl, library, SSLL_PLACE_OF_VERSION, value) && to_tls_version(library, value);
 }
 
 static __always_inline bool is_known(const struct ssll_labels *labels, enum ssll_label label)

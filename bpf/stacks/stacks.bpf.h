@@ -70,13 +70,24 @@ static __always_inline bool keeps_failing(const struct ssll_library *library)
  * say 0 again then, it has sent something: its handshake is over, or under way. */
 static __always_inline bool has_shaken_hands(__u64 ssl, const struct ssll_library *library)
 {
-	__u32 state = 0;
 	__u64 sent = 0;
 
 	if (library->stack == SSLL_STACK_WOLFSSL)
-		return read_int(ssl, library->state, &state) && (__u8)state == WOLFSSL_HANDSHAKE_DONE;
+		return is_wolfssl_done(ssl, library, false);
 	return library->stack == SSLL_STACK_S2N && library->state >= 0 &&
 	       !bpf_probe_read_user(&sent, sizeof(sent), (void *)(ssl + library->state)) && sent;
+}
+
+/* Whether a call that has succeeded leaves the peer's last message to a later one, as where there is early data. */
+static __always_inline bool awaits_finished(__u64 ssl, const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_WOLFSSL && !is_wolfssl_done(ssl, library, true);
+}
+
+/* Whether a connection's version is only a wish of this side's until a cipher suite is chosen. */
+static __always_inline bool chooses_version_with_cipher(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_WOLFSSL || library->stack == SSLL_STACK_S2N;
 }
 
 /* Whether a connection's version is that of its handshake by now, and not one that this side would like to have. */
@@ -107,12 +118,13 @@ static __always_inline __u32 reason_of(const struct ssll_library *library, __u32
 	return gnutls_error(code, alert);
 }
 
-/* The last alert that this side has sent, where the connection keeps it; false for none. */
+/* The last alert that this side has sent, where the connection keeps it and it was fatal; false for none. */
 static __always_inline bool read_sent_alert(__u64 ssl, const struct ssll_library *library, __u32 *alert)
 {
 	const struct ssll_path *path = &library->paths[SSLL_PLACE_OF_ALERT];
 
 	return library->stack == SSLL_STACK_WOLFSSL && path->length == 1 &&
+	       read_int(ssl, path->offsets[0] + WOLFSSL_SENT_LEVEL, alert) && *alert == WOLFSSL_FATAL &&
 	       read_int(ssl, path->offsets[0] + WOLFSSL_SENT_ALERT, alert) && *alert < WOLFSSL_ALERTS;
 }
 

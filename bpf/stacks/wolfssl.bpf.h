@@ -21,7 +21,9 @@ enum {
 	WOLFSSL_HANDSHAKE_DONE = 16,
 	WOLFSSL_FIRST_ALERT = 3000, /* in error words: an alert that was received */
 	WOLFSSL_ALERTS = 256,
-	WOLFSSL_SENT_ALERT = 8, /* bytes from the last alert that was received */
+	WOLFSSL_SENT_ALERT = 8, /* bytes from the last alert that was received; and its level */
+	WOLFSSL_SENT_LEVEL = 12,
+	WOLFSSL_FATAL = 2,
 };
 
 static __always_inline struct verdict judge_wolfssl(
@@ -49,6 +51,22 @@ static __always_inline struct verdict judge_wolfssl(
 		return failure(SSLL_END_TRANSPORT, SSLL_REASON_SYSCALL);
 	}
 	return *code || returned ? failure(SSLL_END_ERROR, SSLL_REASON_SSL) : closed(SSLL_REASON_ZERO_RETURN);
+}
+
+/* Whether the connection has a code after which the call is to be made again: it was called before. */
+static __always_inline bool is_wolfssl_under_way(__u64 ssl, const struct ssll_library *library)
+{
+	__u32 code = 0;
+
+	return read_rwstate(ssl, library, &code) && judge_wolfssl(ssl, -1, &code, library).outcome == SSLL_RETRY;
+}
+
+/* Whether the handshake is done; `otherwise` where that can't be read. */
+static __always_inline bool is_wolfssl_done(__u64 ssl, const struct ssll_library *library, bool otherwise)
+{
+	__u32 state = 0;
+
+	return read_int(ssl, library->state, &state) ? (__u8)state == WOLFSSL_HANDSHAKE_DONE : otherwise;
 }
 
 /* The reason in an error word; `alert` is the last one that was received. */

@@ -19,7 +19,7 @@ from typing import Any
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import is_known_to_bcc, without_operations
-from ssllatency.engines.base import Request
+from ssllatency.engines.base import AttachError, Request
 from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.bpf.objects import sources_path
 from ssllatency.engines.sessions.trace import TraceSession
@@ -198,6 +198,8 @@ class BccEngine:
         """Attaches all probes of the request or none."""
         if request.floor:
             raise SsllatencyError("empty programs are the libbpf engine's only: leave out --floor.", 2)
+        if request.images and not request.wait and not any(map(is_known_to_bcc, request.images)):
+            raise AttachError("none of the functions can be traced by bcc: use another engine.")
         images = tuple(image if is_known_to_bcc(image) else without_operations(image, self.name) for image in request.images)
         request = replace(request, images=images)
         session = _BccSession(Attachment(request, BccObject()), self.name)

@@ -149,25 +149,20 @@ def flipped_bit(version: ssl.TLSVersion, port: int) -> None:
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context(version).wrap_bio(received, sent)
     with plain(port) as connection:
-        for flight in range(2):
-            with contextlib.suppress(ssl.SSLWantReadError):
-                tls.do_handshake()
-            ours = bytearray(sent.read())
-            ours[-1] ^= flight
-            connection.sendall(ours)
-            if not flight:
-                received.write(_flight(connection))
+        connection.sendall(_flight(tls, sent))
+        while not (ours := bytearray(_flight(tls, sent))):
+            piece = connection.recv(65536)
+            assert piece
+            received.write(piece)
+        ours[-1] ^= 1
+        connection.sendall(ours)
 
 
-def _flight(connection: socket.socket) -> bytes:
-    """What the server sends before it waits for us: a pause says that it does."""
-    connection.settimeout(0.1)
-    found = b""
-    with contextlib.suppress(TimeoutError):
-        while piece := connection.recv(65536):
-            found += piece
-    connection.settimeout(20)
-    return found
+def _flight(tls: ssl.SSLObject, sent: ssl.MemoryBIO) -> bytes:
+    """What the client has to send by now; nothing until it has all that the server says first."""
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return sent.read()
 
 
 def silent_hello(port: int) -> None:

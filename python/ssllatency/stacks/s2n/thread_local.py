@@ -12,6 +12,7 @@ from ssllatency.code.decode import Line, lines
 from ssllatency.elf.image import Image
 
 _LONGEST = 64  # bytes of code
+_FARTHEST = (1 << 16) - 1  # bytes: more than all thread-local variables take together
 _WORD = 4
 # Instructions around those that matter, which leave the result alone.
 _ASIDE = re.compile(r"(?:endbr64|nop.*|bti.*|push .*|pop (?!rax).*|mov rbp, rsp|(?:sub|add) rsp, .*)")
@@ -32,7 +33,7 @@ def errno_place(image: Image) -> int | None:
     code = image.code(function.address, min(function.size, _LONGEST))
     place = _returned(lines(code, function.address, image.machine), image.machine)
     distance = -place if place and image.machine == "x86-64" else place
-    return distance if distance and distance > 0 and distance % _WORD == 0 else None
+    return distance if distance and 0 < distance <= _FARTHEST and distance % _WORD == 0 else None
 
 
 def _returned(code: Iterable[Line], machine: str) -> int | None:

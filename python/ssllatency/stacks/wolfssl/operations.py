@@ -19,6 +19,11 @@ def _handshake(name: str, twin: str = "") -> Operation:
     return replace(_call(name, Convention.SSL_HANDSHAKE, Tier.HANDSHAKE), twin=twin)
 
 
+def _end(name: str) -> Operation:
+    """A connection that is freed, or emptied for another use."""
+    return replace(_call(name, Convention.NONE, Tier.HANDSHAKE), only_entry=True)
+
+
 def _moved(name: str) -> Operation:
     return replace(_call(name, Convention.SSL_EX), length_argument=3)
 
@@ -39,5 +44,6 @@ OPERATIONS: tuple[Operation, ...] = (
     _moved("wolfSSL_write_ex"),
     _call("wolfSSL_send", Convention.SSL_IO),
     _call("wolfSSL_shutdown", Convention.SSL_SHUTDOWN),
-    replace(_call("wolfSSL_free", Convention.NONE, Tier.HANDSHAKE), only_entry=True),
+    _end("wolfSSL_free"),
+    _end("wolfSSL_clear"),
 )

@@ -87,7 +87,7 @@ class WolfSsl(Stack):
     transport = ()
     handshake_calls = HandshakeCalls(
         shakes="wolfSSL_accept",
-        beside=("wolfSSL_connect", "wolfSSL_accept_TLSv13", "wolfSSL_connect_TLSv13", "wolfSSL_free"),
+        beside=("wolfSSL_connect", "wolfSSL_accept_TLSv13", "wolfSSL_connect_TLSv13", "wolfSSL_free", "wolfSSL_clear"),
     )
     inlines_handshake = False
     scripted = False

@@ -39,7 +39,8 @@ class WolfServer:
 
 @contextmanager
 def wolfssl_server(pair: Certificate, folder: Path, *options: str) -> Iterator[WolfServer]:
-    """Serves until the end of the block; with "lazy" among the options, reads make its handshakes."""
+    """Serves until the end of the block; with "lazy" among the options, reads make its handshakes, and with "reuse"
+    one connection of the library's is cleared for each client."""
     if not Path("/usr/include/wolfssl/ssl.h").exists():
         pytest.skip("libwolfssl-dev isn't installed: run tools/setup")
     program, output = folder / "wolfssl-server", folder / "output"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server by wolfSSL that blocks, and serves one client after the other: CERTIFICATE KEY [lazy]. With "lazy" it
- * leaves handshakes to the first wolfSSL_read. It writes its port, and for each connection how its handshake ended, by wolfSSL's
- * own code and functions.
+ * A server by wolfSSL that blocks, and serves one client after the other: CERTIFICATE KEY [lazy] [reuse]. With
+ * "lazy" it leaves handshakes to the first wolfSSL_read; with "reuse" it has one WOLFSSL for all clients, which it clears. It
+ * writes its port, and for each connection how its handshake ended, by wolfSSL's own code and functions.
  */
 #include <wolfssl/options.h>
 
@@ -45,9 +45,8 @@ static int answer_all(WOLFSSL *ssl)
 	return requests;
 }
 
-static void serve(WOLFSSL_CTX *context, int client, bool lazy)
+static void serve(WOLFSSL *ssl, int client, bool lazy)
 {
-	WOLFSSL *ssl = wolfSSL_new(context);
 	bool done;
 	int requests = 0;
 
@@ -62,15 +61,20 @@ static void serve(WOLFSSL_CTX *context, int client, bool lazy)
 		printf("failure %d\n", wolfSSL_get_error(ssl, -1));
 	if (done)
 		wolfSSL_shutdown(ssl);
-	wolfSSL_free(ssl);
 	close(client);
 }
 
 int main(int count, char **arguments)
 {
-	bool lazy = count > 3 && !strcmp(arguments[3], "lazy");
+	bool lazy = false, reuse = false;
 	WOLFSSL_CTX *context;
+	WOLFSSL *ssl = NULL;
 	int listener, client;
+
+	for (int i = 3; i < count; i++) {
+		lazy |= !strcmp(arguments[i], "lazy");
+		reuse |= !strcmp(arguments[i], "reuse");
+	}
 
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -81,7 +85,16 @@ int main(int count, char **arguments)
 		return 2;
 	wolfSSL_CTX_SetMinVersion(context, WOLFSSL_TLSV1_2);
 	listener = listening();
-	while (listener >= 0 && (client = accept(listener, NULL, NULL)) >= 0)
-		serve(context, client, lazy);
+	while (listener >= 0 && (client = accept(listener, NULL, NULL)) >= 0) {
+		if (!ssl)
+			ssl = wolfSSL_new(context);
+		serve(ssl, client, lazy);
+		if (reuse) {
+			wolfSSL_clear(ssl);
+		} else {
+			wolfSSL_free(ssl);
+			ssl = NULL;
+		}
+	}
 	return 1;
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests import foreign
 from tests.fixtures import build
+from tests.fixtures.assembled_aarch64 import assemble, function
 
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
@@ -24,6 +25,7 @@ from ssllatency.stacks.registry import libraries_in, stack_of
 from ssllatency.stacks.s2n.connection import connection_offsets, label_paths
 from ssllatency.stacks.s2n.names import names
 from ssllatency.stacks.s2n.stack import S2n
+from ssllatency.stacks.s2n.thread_local import errno_place
 
 SOURCE = str(Path(__file__).with_name("s2n.c"))
 LIBRARY = 100  # the kernel side's number of its errors
@@ -40,6 +42,20 @@ def test_the_error_lies_where_the_program_has_it(tmp_path: Path, style: str) -> 
     path = made_up(tmp_path, *build.STYLES[style])
     distance = int(subprocess.run([path], capture_output=True, text=True, check=True).stdout)
     assert connection_offsets(Image.open(path))["rwstate"] == distance > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "distance"),
+    [
+        ("mrs x0, tpidr_el0; add x0, x0, #1, lsl #12; add x0, x0, #0x10; ret", 0x1010),
+        ("bti c; mrs x0, tpidr_el0; add x0, x0, #0, lsl #12; add x0, x0, #24; ret", 24),
+        ("mrs x1, tpidr_el0; add x0, x1, #24; ret", None),
+        ("mrs x0, tpidr_el0; add x0, x0, #24; bl s2n_errno_location; ret", None),
+    ],
+)
+def test_the_error_in_code_for_aarch64(tmp_path: Path, code: str, distance: int | None) -> None:
+    image = assemble(tmp_path, function("s2n_errno_location", code.replace("; ", "\n"))).image
+    assert errno_place(image) == distance
 
 
 def test_in_a_shared_library_it_lies_anywhere(tmp_path: Path) -> None:
