@@ -309,7 +309,7 @@ class Stack(Implementation):
     errors_in_threads: bool = False
     """Whether calls say why they fail in a thread-local variable, which takes a program that knows the kernel's records."""
     shows_waits: str = "SSL_want"
-    """The function whose code shows where it is read why a call didn't succeed."""
+    """The function whose code shows where it is read why a call didn't succeed; "" where the call's result alone says it."""
     has_symbols: bool = True
     """Whether symbols tell that an image has its functions, or else tables of its own."""
 

@@ -38,6 +38,7 @@ def unreadable(images: Iterable[TracedImage]) -> list[str]:
         ' calls can\'t be told apart: they are retries of reason "unknown".'
         for image in images
         if image.plan.offsets.rwstate is None
+        and stack_named(image.plan.stack).shows_waits
         and any(BY_NAME[planned.operation].ssl_argument for planned in image.plan.operations)
     ]
 

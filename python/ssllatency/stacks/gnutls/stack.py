@@ -61,6 +61,7 @@ class GnuTls(Stack):
     handshake_calls = HandshakeCalls(shakes="gnutls_handshake", beside=("gnutls_deinit",))
     inlines_handshake = False
     scripted = False
+    shows_waits = "gnutls_record_get_direction"
     offers: Mapping[str, Offer] = {}
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

@@ -94,6 +94,7 @@ class MbedTls(Stack):
     handshake_calls = HandshakeCalls(shakes="mbedtls_ssl_handshake", beside=("mbedtls_ssl_free", "mbedtls_ssl_session_reset"))
     inlines_handshake = False
     scripted = False
+    shows_waits = ""
     ends_protocol_in_zero = True
     offers: Mapping[str, Offer] = {}
 

@@ -91,6 +91,7 @@ class WolfSsl(Stack):
     )
     inlines_handshake = False
     scripted = False
+    shows_waits = "wolfSSL_get_error"
     offers: Mapping[str, Offer] = {}
 
     def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:

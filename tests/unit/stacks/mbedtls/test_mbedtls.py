@@ -15,6 +15,7 @@ from tests.fixtures import build, mbedtls
 from ssllatency import abi
 from ssllatency.abi import MbedtlsField
 from ssllatency.elf.image import Image
+from ssllatency.engines.attach.images import unreadable
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.read.names import cause
 from ssllatency.engines.sessions.handshake_sites import error_sites, machine_sites, places_of, watched
@@ -103,6 +104,12 @@ def test_each_of_its_functions_is_planned(plan: FilePlan) -> None:
     assert (plan.kind, plan.stack) == ("libmbedtls", "mbedtls")
     assert {operation.operation for operation in plan.operations} == {one.name for one in MbedTls.operations}
     assert plan.missing == ()
+
+
+def test_nothing_is_said_of_waits_that_results_tell(plan: FilePlan) -> None:
+    """It has no place where a connection says why a call didn't succeed, and needs none."""
+    assert plan.offsets.rwstate is None
+    assert unreadable([TracedImage(plan, "library", ())]) == []
 
 
 def test_phases_are_calls_of_functions_that_have_names(plan: FilePlan) -> None:
