@@ -381,10 +381,10 @@ class Stack(Implementation):
     def version(self, image: Image) -> str:
         """The library's name for itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if it doesn't."""
 
-    def name_and_release(self, version: str) -> tuple[str, str]:  # noqa: ARG002
-        """Return what of the text that version() gives is the library's name, and what its release; "" where that is
-        unknown."""
-        return self.title, ""
+    def name_and_release(self, version: str) -> tuple[str, str]:
+        """Return what of the text that version() gives is the library's name, and what its release, which follows the name; ""
+        where that is unknown."""
+        return self.title, version.removeprefix(self.title).lstrip() if version.startswith(self.title) else ""
 
     def handshake_code(self, image: Image, machine: Machine, bodies: Bodies, libraries: Collection[str]) -> HandshakeCode:  # noqa: ARG002
         """The calls that are phases of a handshake, in an image that is or holds these of its libraries; by their names alone,

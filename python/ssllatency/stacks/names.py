@@ -157,3 +157,12 @@ def join(first: Names, other: Names) -> Names:
 def _groups_of(curves: Mapping[int, int], objects: Mapping[int, str]) -> dict[int, str]:
     names = {number: objects[nid] for number, nid in curves.items() if nid in objects}
     return {number: _IANA.get(name, name) for number, name in names.items()}
+
+
+def own_reasons(
+    library: int, errors: Mapping[int, str], alerts: Mapping[int, str], first_alert: int
+) -> dict[tuple[int, int], str]:
+    """The words for the reasons of a library whose calls tell their errors themselves: its codes, and from `first_alert` on the
+    alerts that were received."""
+    received = {first_alert + alert: f"alert received: {text}" for alert, text in alerts.items()}
+    return {(library, code): text for code, text in {**errors, **received}.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.stacks.gnutls.connection import suites
-from ssllatency.stacks.names import ALERTS, GROUPS, Names
+from ssllatency.stacks.names import ALERTS, GROUPS, Names, own_reasons
 
 _LIBRARY = abi.Error.LIBRARY_GNUTLS
 _ALERT_REASONS = 1000  # of the kernel side: an alert that was received, from this number on
@@ -131,9 +131,8 @@ _SIGNATURES = {
 
 def names(image: Image) -> Names:
     """The names of its codes, with the cipher suites of this library."""
-    received = {_ALERT_REASONS + alert: f"alert received: {text}" for alert, text in _ALERTS.items()}
     return Names(
-        reasons={(_LIBRARY, code): text for code, text in {**_ERRORS, **received}.items()},
+        reasons=own_reasons(_LIBRARY, _ERRORS, _ALERTS, _ALERT_REASONS),
         libraries={_LIBRARY: "GnuTLS"},
         alerts=_ALERTS,
         ciphers=suites(image),

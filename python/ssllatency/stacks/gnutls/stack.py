@@ -82,10 +82,6 @@ class GnuTls(Stack):
         texts = {text for value in values if isinstance(value, int) and (text := readable(image, value))}
         return f"{self.title} {texts.pop()}" if len(texts) == 1 else ""
 
-    def name_and_release(self, version: str) -> tuple[str, str]:
-        """The name, and what follows."""
-        return self.title, version.removeprefix(self.title).lstrip()
-
     def connection(self, image: Image) -> dict[str, int]:
         """The offsets that its accessors show."""
         from ssllatency.stacks.gnutls.connection import connection_offsets

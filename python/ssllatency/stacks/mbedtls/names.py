@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.stacks.mbedtls.connection import major_version
-from ssllatency.stacks.names import ALERTS, Names
+from ssllatency.stacks.names import ALERTS, Names, own_reasons
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
 
 _LIBRARY = abi.Error.LIBRARY_MBEDTLS
@@ -168,9 +168,8 @@ _TLS = 0x03000000  # in the identifiers of ciphers, above TLS' number
 def names(image: Image) -> Names:
     """The names of its codes, with the cipher suites of this library."""
     errors = {**_ERRORS, **_OF_MAJOR.get(major_version(image), {})}
-    received = {_ALERT_REASONS + alert: f"alert received: {text}" for alert, text in _ALERTS.items()}
     return Names(
-        reasons={(_LIBRARY, code): text for code, text in {**errors, **received}.items()},
+        reasons=own_reasons(_LIBRARY, errors, _ALERTS, _ALERT_REASONS),
         libraries={_LIBRARY: "Mbed TLS"},
         alerts=_ALERTS,
         ciphers=suites(image),

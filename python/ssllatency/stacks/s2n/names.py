@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ssllatency import abi
 from ssllatency.code.evaluate import returned
 from ssllatency.elf.image import Image
-from ssllatency.stacks.names import ALERTS, GROUPS, Names
+from ssllatency.stacks.names import ALERTS, GROUPS, Names, own_reasons
 
 _LIBRARY = abi.Error.LIBRARY_S2N
 _TYPES = range(4, 8)  # s2n_error_type, of which a handshake's failure may be: an alert, the protocol, the library, its use
@@ -60,9 +60,8 @@ _CIPHERS = {
 
 def names(image: Image) -> Names:
     """The names of its codes, as far as the image's s2n_strerror_name gives them."""
-    received = {_ALERT_REASONS + alert: f"alert received: {text}" for alert, text in ALERTS.items()}
     return Names(
-        reasons={(_LIBRARY, code): text for code, text in {**dict(_errors(image)), **received}.items()},
+        reasons=own_reasons(_LIBRARY, dict(_errors(image)), ALERTS, _ALERT_REASONS),
         libraries={_LIBRARY: "s2n-tls"},
         alerts=ALERTS,
         ciphers=_CIPHERS,

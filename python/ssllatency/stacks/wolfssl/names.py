@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ssllatency import abi
 from ssllatency.elf.image import Image
-from ssllatency.stacks.names import ALERTS, SIGNATURES, Names
+from ssllatency.stacks.names import ALERTS, SIGNATURES, Names, own_reasons
 from ssllatency.stacks.wolfssl.suites import suites
 
 _LIBRARY = abi.Error.LIBRARY_WOLFSSL
@@ -189,9 +189,8 @@ _CURVES = {182: "secp256k1", 210: "secp384r1", 211: "secp521r1", 362: "x448", 36
 
 def names(image: Image) -> Names:
     """The names of its codes, with the cipher suites of this library."""
-    received = {_ALERT_REASONS + alert: f"alert received: {text}" for alert, text in ALERTS.items()}
     return Names(
-        reasons={(_LIBRARY, code): text for code, text in {**_ERRORS, **received}.items()},
+        reasons=own_reasons(_LIBRARY, _ERRORS, ALERTS, _ALERT_REASONS),
         libraries={_LIBRARY: "wolfSSL"},
         alerts=ALERTS,
         ciphers=suites(image),

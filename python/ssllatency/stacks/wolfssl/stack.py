@@ -111,10 +111,6 @@ class WolfSsl(Stack):
         text = image.text(stated) if stated else ""
         return f"{self.title} {text}" if text else ""
 
-    def name_and_release(self, version: str) -> tuple[str, str]:
-        """The name, and what follows."""
-        return self.title, version.removeprefix(self.title).lstrip()
-
     def connection(self, image: Image) -> dict[str, int]:
         """The offsets that its accessors show."""
         from ssllatency.stacks.wolfssl.connection import connection_offsets
