@@ -9,8 +9,10 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,18 @@ import pytest
 
 from tests import schema
 from tests.live.clients.bad import unknown_ca
-from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3, Client
 from tests.live.commands.trace import PROGRAM
 from tests.live.servers import embedded
-from tests.live.servers.nginx import free_ports, make_certificate
+from tests.live.servers.nginx import Certificate, free_ports, make_certificate
 from tests.waiting import wait_for
 
 TIMES = 6
 RUN_TIMES = sorted({java.resolve() for java in Path("/usr/lib/jvm").glob("*/bin/java")})  # where Debian installs each
-SERVER = Path(embedded.__file__).parent / "java" / "JsseServer.java"
+PROGRAMS = Path(embedded.__file__).parent / "java"
+SERVER, CLIENT = PROGRAMS / "JsseServer.java", PROGRAMS / "JsseClient.java"
+OPTIONS = ("-Xmx128m", "-XX:TieredStopAtLevel=1")
+TIMED = {"key exchange: key derived", "peer's certificates checked"}  # within a handshake, and not within each other
 COMMAND = (str(PROGRAM), "handshakes", "--jfr", "--json", "-d", "60")
 
 
@@ -39,7 +44,7 @@ def listens(port: int) -> bool:
 def serving(java: Path, certificates: Path, *options: str) -> Iterator[tuple[int, int]]:
     """The server's PID and port."""
     pair, (port,) = make_certificate("ecdsa", certificates), free_ports(1)
-    command = [java, "-Xmx128m", "-XX:TieredStopAtLevel=1", *options, SERVER, pair.certificate, pair.key, str(port)]
+    command = [java, *OPTIONS, *options, SERVER, pair.certificate, pair.key, str(port)]
     with subprocess.Popen([*map(str, command)]) as process:
         try:
             wait_for(lambda: listens(port))
@@ -126,3 +131,84 @@ def test_a_command_that_is_killed_leaves_no_recording(java: Path, certificates: 
         with recording(pid) as command:
             command.kill()
         wait_for(lambda: recordings_of(java, pid) == "" and left_behind() == before)
+
+
+@contextmanager
+def closing_at_once(pair: Certificate) -> Iterator[int]:
+    """A server of OpenSSL's that shakes hands with one client after another and closes; its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                connection.settimeout(TIMEOUT_S)
+                with connection, suppress(OSError):
+                    context.wrap_socket(connection, server_side=True).unwrap()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(TIMEOUT_S)
+
+
+@contextmanager
+def connecting(java: Path, pair: Certificate, port: int) -> Iterator[subprocess.Popen[str]]:
+    """The client, once it takes what it is asked."""
+    command = [*map(str, (java, *OPTIONS, CLIENT, pair.certificate, port))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.terminate()
+
+
+def asked(client: subprocess.Popen[str], line: str) -> list[str]:
+    """What the client says to that."""
+    assert client.stdin
+    assert client.stdout
+    client.stdin.write(f"{line}\n")
+    client.stdin.flush()
+    return client.stdout.readline().split()
+
+
+@pytest.mark.parametrize("java", RUN_TIMES, ids=lambda java: java.parents[1].name)
+def test_handshakes_of_clients_of_jsse_are_counted(java: Path, certificates: Path) -> None:
+    pair = make_certificate("ecdsa", certificates)
+    with closing_at_once(pair) as port, connecting(java, pair, port) as client, recording(client.pid) as command:
+        told = {version: [asked(client, f"{version} trusting") for _ in range(TIMES)] for version in VERSIONS}
+        assert [asked(client, f"{version} doubting") for version in VERSIONS] == [["failed"], ["failed"]]
+        command.send_signal(signal.SIGINT)
+        text, _ = command.communicate()
+        assert command.returncode == 0
+    assert {said[0] for said in told["TLSv1.2"]} == {"TLSv1.2"}
+    assert {said[0] for said in told["TLSv1.3"]} == {"TLSv1.3"}
+    [recorded] = json.loads(text)["flight_recordings"]
+    assert {row["version"]: row["count"] for row in recorded["negotiated"]} == dict.fromkeys(VERSIONS, TIMES)
+    if recorded["methods"] is not None:
+        check_methods_of_a_client(recorded, sum(int(said[1]) * 1000 for rows in told.values() for said in rows))
+
+
+def check_methods_of_a_client(told: dict[str, Any], waited_ns: int) -> None:
+    """What only a client does, and not a check that ends by an exception; `waited_ns`: what its handshakes took by its clock."""
+    counts, spent_ns = Counter[str](), 0
+    for method in told["methods"]:
+        counts[method["step"]] += method["count"]
+        if method["step"] in TIMED:
+            spent_ns += method["count"] * (method["mean_ns"] or 0)
+    assert (counts["client: TLS 1.3 completed"], counts["client: TLS 1.2 completed"]) == (TIMES, TIMES)
+    assert counts["peer's certificates checked"] == 2 * TIMES
+    assert counts["key exchange: key derived"] == 2 * TIMES + 1  # the one who doubts the certificate comes to it in TLS 1.3
+    assert not any(count for step, count in counts.items() if step.startswith(("server", "private key")))
+    assert 0 < spent_ns < waited_ns
+    assert sum(row["count"] for row in told["thrown"]) == len(VERSIONS)
+    assert all("PKIX path building failed" in row["message"] for row in told["thrown"])
