@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -38,6 +39,7 @@ from ssllatency.reports.text.flight_recorder import render
 from ssllatency.targets import Process
 from ssllatency.tracing.jfr import recording as jfr_recording
 from ssllatency.tracing.jfr.attach import Jvm, command, open_jvm
+from ssllatency.tracing.jfr.helper import _start
 from ssllatency.tracing.jfr.recording import HelperField, JvmRecording
 from ssllatency.tracing.jfr.summary import settings, summary, times_methods, times_ours
 
@@ -212,3 +214,39 @@ def test_a_program_that_sigquit_would_end_gets_none() -> None:
         with pytest.raises(SsllatencyError, match="no handler for SIGQUIT"):
             open_jvm(process.pid)
         process.kill()
+
+
+def test_a_recording_that_the_jvm_doesnt_speak_of_is_stopped(tmp_path: Path) -> None:
+    """It may begin after nobody waits for it any more."""
+    lines = list[str]()
+
+    def answer() -> None:
+        for _ in range(2):
+            connection, _ = listening.accept()
+            with connection:
+                lines.append(connection.recv(4096).split(b"\0")[2].decode())
+
+    with jvm(tmp_path, os.getpid()) as target, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "tmp/.java_pid1"))
+        listening.listen()
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(SsllatencyError, match="refused the command"):
+            _start(target, "ours", "duration=1s")
+        answering.join()
+    assert lines == ["JFR.start name=ours duration=1s", "JFR.stop name=ours"]
+
+
+def test_a_signal_ends_the_wait_for_a_jvm() -> None:
+    recording, (hearing, saying) = JvmRecording(Process(7, 1, "java", 1)), os.pipe()
+    recording._hearing = hearing
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            recording.has_begun()
+        assert signal.sigtimedwait({signal.SIGINT}, 0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        recording.close()
+        os.close(saying)

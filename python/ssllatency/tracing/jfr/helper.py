@@ -15,6 +15,7 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from secrets import token_hex
 from typing import NoReturn
@@ -27,6 +28,7 @@ from ssllatency.tracing.jfr.summary import major, settings, summary, times_metho
 from ssllatency.tracing.planning.confinement import confine, limit
 
 STOP, OLDEST = b"s", 17
+_WORKS_S = 60.0  # how long a JVM that lacks processors may take to begin a recording, and to end one
 _SPARE_S = 60  # how long after its time a recording ends by itself, if nobody stops it
 _MOST_BYTES = 128 << 20  # of a recording: what is older goes, and the report says so
 _PROCESSOR_S = 120
@@ -68,7 +70,7 @@ def _work(jvm: Jvm, told: int, saying: int, duration_s: float) -> None:
         started_ns = time.time_ns()
         _say(saying, {"started": release})
         wanted = _is_told_to_stop(told, duration_s + _SPARE_S)
-        command(jvm, f"JFR.stop name={name} filename={path}")
+        command(jvm, f"JFR.stop name={name} filename={path}", _WORKS_S)
         data = _recorded(jvm, path) if wanted else b""
     finally:
         remove(jvm, f"{name}.jfr")
@@ -79,11 +81,17 @@ def _work(jvm: Jvm, told: int, saying: int, duration_s: float) -> None:
 
 
 def _start(jvm: Jvm, name: str, options: str) -> None:
-    """Has the JVM record under this name. It says so in words only: whether it does is seen in its list of recordings."""
+    """Has the JVM record under this name. It says so in words only: whether it does is seen in its list of recordings. Where
+    that isn't known it is told to stop, which it does after it has begun."""
     line = f"JFR.start name={name} {options}"
-    answer = command(jvm, line)
-    if name not in command(jvm, "JFR.check"):
-        raise refused(jvm, line, answer)
+    try:
+        answer = command(jvm, line, _WORKS_S)
+        if name not in command(jvm, "JFR.check"):
+            raise refused(jvm, line, answer)
+    except SsllatencyError:
+        with suppress(SsllatencyError):
+            command(jvm, f"JFR.stop name={name}")
+        raise
 
 
 def _become(jvm: Jvm) -> None:

@@ -18,7 +18,7 @@ from ssllatency.model.flight_recorder import FlightRecording, read_recording
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.stopping import STOP as SIGNALS
-from ssllatency.stopping import readable
+from ssllatency.stopping import end_if_asked, readable, wait_for
 from ssllatency.targets import Process, Selection, mapped_files, select
 from ssllatency.tracing.jfr.attach import open_jvm
 from ssllatency.tracing.jfr.helper import STOP, be_helper
@@ -27,7 +27,7 @@ from ssllatency.units import counted
 _JVM = "libjvm.so"
 _MOST_JVMS = 32
 _MOST_SAID = 1 << 20
-_SAYS_S, _READS_S = 60.0, 180.0  # how long a helper may take to begin, and to read what was recorded
+_SAYS_S, _READS_S = 120.0, 180.0  # how long a helper may take to begin, and to read what was recorded
 _ENDS_S, _LOOK_S = 30.0, 0.02  # all helpers together to end, and how often it is looked whether one has
 
 
@@ -65,8 +65,8 @@ class JvmRecording:
             os.close(saying)
 
     def has_begun(self) -> bool:
-        """Waits until the JVM records, or has said why not."""
-        return self._line(_SAYS_S).optional("started") is not None
+        """Waits until the JVM records, or has said why not. KeyboardInterrupt where a signal asks for the end meanwhile."""
+        return self._line(_SAYS_S, stoppable=True).optional("started") is not None
 
     def stop(self) -> None:
         """Tells the helper to end it."""
@@ -109,11 +109,13 @@ class JvmRecording:
                 return
             time.sleep(_LOOK_S)
 
-    def _line(self, most_s: float) -> HelperField:
+    def _line(self, most_s: float, *, stoppable: bool = False) -> HelperField:
         """The next line of the helper's; an empty one where there is none, with the reason in `error`."""
         until = time.monotonic() + most_s
         while b"\n" not in self._said and len(self._said) < _MOST_SAID:
-            ready = readable([self._hearing], max(0.0, until - time.monotonic()))
+            ready = (wait_for if stoppable else readable)([self._hearing], max(0.0, until - time.monotonic()))
+            if stoppable:
+                end_if_asked()
             piece = os.read(self._hearing, 1 << 16) if ready else b""
             if not piece:
                 self.error = f"Speaking to the JVM {self.process.pid} took too much time or memory."
