@@ -129,7 +129,7 @@ fuzz-keep: ## take inputs that it has found into tests/fuzz/corpus: the fewest t
 test-fuzz: $(FUZZER)/.made ## fuzz for three minutes in all, from the inputs that are kept, the same each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-arrivals bench-starts bench-memory bench-budget bench-defaults bench-turns bench-go bench-reloads bench-profile bench-export
+.PHONY: bench bench-arrivals bench-starts bench-memory bench-budget bench-defaults bench-turns bench-go bench-jfr bench-reloads bench-profile bench-export
 bench: ## what tracing costs, written to docs/measured, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
@@ -164,6 +164,10 @@ bench-go: ## what a handshake, a read and a write of Go's crypto/tls cost more b
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/go_cost.py -o docs/measured/go-cost.md
+bench-jfr: ## what `handshakes --jfr` costs Java servers beside what `handshakes` costs OpenSSL's, written to docs/measured/jfr-cost.md, in ten minutes
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/defaults/jfr_cost.py -o docs/measured/jfr-cost.md
 bench-reloads: ## what is lost when an nginx at full speed is reloaded, by --links shared and process; prints it, in a minute
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf

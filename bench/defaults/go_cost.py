@@ -9,18 +9,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from bench.defaults import servers
+from bench.defaults.added import in_ns, table_of_added
 from bench.defaults.runs import TARGET, some
 from bench.defaults.turns import in_turns
 from bench.defaults.twin import BesideTwin, ServerUnderLoad, WorkerUnderLoad
-from bench.figures import table
 from bench.measuring import command, hits
-from bench.measuring.intervals import Pair, of_added, of_ratio
+from bench.measuring.intervals import Pair
 from bench.measuring.tracers import AGAIN, PROGRAM, Tracer
 from bench.measuring.works import CLOSE_EACH, WorkerWork, choose_cpus, copied_libraries, worker
 from bench.page import machine, version
@@ -81,35 +80,8 @@ def measured(directory: Path, number: int, seconds: float) -> Results:
     for load, library, work in _works(directory, seconds):
         print(f"==> {load}: {library}", file=sys.stderr)
         by_name = in_turns(work, tracers(), number)
-        results[load][library] = {name: [_in_ns(pair, work.twins_ns) for pair in pairs] for name, pairs in by_name.items()}
+        results[load][library] = in_ns(by_name, work.twins_ns)
     return results
-
-
-def _in_ns(pair: Pair, twins_ns: float) -> Pair:
-    """A pair of costs that were divided by the twin's."""
-    return Pair(pair.without * twins_ns, pair.traced * twins_ns)
-
-
-def tables(results: Results) -> str:
-    """A table for each load: a row for each command, and for each library what it adds."""
-    return "\n\n".join(_table(load, by_library) for load, by_library in results.items())
-
-
-def _table(load: str, by_library: Mapping[str, Mapping[str, Sequence[Pair]]]) -> str:
-    without = ("without tracing", *(f"{_without_us(pairs):.1f} us" for pairs in by_library.values()))
-    names = next(iter(by_library.values()))
-    rows = ((name, *(_added(pairs[name]) for pairs in by_library.values())) for name in names)
-    return table((load, *by_library), [without, *rows])
-
-
-def _without_us(by_name: Mapping[str, Sequence[Pair]]) -> float:
-    return fmean(pair.without for pairs in by_name.values() for pair in pairs) / 1000
-
-
-def _added(pairs: Sequence[Pair]) -> str:
-    added, ratio = of_added(pairs), of_ratio(pairs)
-    low, high = added.low / 1000, added.high / 1000
-    return f"{added.middle / 1000:+.1f} us ({low:+.1f} to {high:+.1f}), {ratio.middle:.3f} times"
 
 
 def make_page(results: Results, costs: str, seconds: float, number: int) -> str:
@@ -123,7 +95,7 @@ def make_page(results: Results, costs: str, seconds: float, number: int) -> str:
         pairs=number,
         again=AGAIN,
         hits=costs,
-        tables=tables(results),
+        tables="\n\n".join(table_of_added(load, by_library) for load, by_library in results.items()),
     )
 
 

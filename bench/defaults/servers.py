@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.live.servers import embedded
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 
 from bench.measuring.tracers import BenchError
@@ -27,7 +28,9 @@ from ssllatency.load.matrix.servers.process import free_ports
 POSTGRES = Path("/usr/lib/postgresql")
 SESSIONS = 8  # of PostgreSQL, each of which is a process
 START_S = 15.0
+COMPILED_S = 30.0  # with a twin on the same CPU
 _PROGRAM, _GO_SOURCE = Path(__file__).with_name("asyncio_server.py"), Path(__file__).with_name("go_server.go")
+_JAVA_SOURCE = Path(embedded.__file__).parent / "java" / "JsseServer.java"
 _HAPROXY = """\
 global
     nbthread 1
@@ -91,6 +94,26 @@ def go(directory: Path, cpus: Cpus, *options: str) -> Iterator[Served]:
     pair = make_certificate("rsa", directory)
     words = (str(_built(directory)), str(port), str(pair.certificate), str(pair.key))
     with _process(cpus, *words, pipe=subprocess.PIPE) as process, under_wrk(directory, cpus, port, *options):
+        yield Served(process.pid, lambda: _answered(process))
+
+
+@contextmanager
+def java(directory: Path, cpus: Cpus, machine: Path, *options: str) -> Iterator[Served]:
+    """A server of Java's own TLS with a key on P-256 in that Java virtual machine, under wrk with these options, from when what
+    runs often has been compiled. It closes each connection after one request, and says itself how many it has answered."""
+    [port] = free_ports(1)
+    pair = make_certificate("ecdsa", directory)
+    words = (
+        str(machine),
+        "-Xmx128m",
+        "-Djava.net.preferIPv4Stack=true",
+        str(_JAVA_SOURCE),
+        str(pair.certificate),
+        str(pair.key),
+        str(port),
+    )
+    with _process(cpus, *words, pipe=subprocess.PIPE) as process, under_wrk(directory, cpus, port, *options):
+        time.sleep(COMPILED_S)
         yield Served(process.pid, lambda: _answered(process))
 
 

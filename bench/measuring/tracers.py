@@ -39,9 +39,9 @@ class Tracer:
     """One row of the comparison. "{pid}" in the command is the processes to trace, "{directory}" the folder for what it writes;
     an empty command is no tracing. `processes` is how many it traces.
 
-    The tracer is attached once it has written a line that starts with "Tracing", and opens no more files: bpftrace attaches the
-    probes only after it has written the line. `counted` reads out of its output how
-    many calls of a function it saw succeed; None where it counts nothing.
+    The tracer is attached once it has written a line that starts with "Tracing" or "Recording", and opens no more files:
+    bpftrace attaches the probes only after it has written the line. `counted` reads out of its output how many calls of a
+    function it saw succeed; None where it counts nothing.
     """
 
     name: str
@@ -178,7 +178,7 @@ def _wait_until_attached(
     name: str, process: subprocess.Popen[bytes], outputs: tuple[Path, Path], meanwhile: Callable[[int], None]
 ) -> None:
     deadline = time.monotonic() + ATTACH_TIMEOUT_S
-    while not any(re.search("^Tracing", output.read_text(), re.MULTILINE) for output in outputs):
+    while not any(re.search("^(Tracing|Recording)", output.read_text(), re.MULTILINE) for output in outputs):
         if process.poll() is not None or time.monotonic() > deadline:
             raise BenchError(f"{name} did not attach: {outputs[1].read_text()[-500:]}")
         meanwhile(process.pid)

@@ -199,7 +199,7 @@ def test_handshakes_of_clients_of_jsse_are_counted(java: Path, certificates: Pat
 
 
 def check_methods_of_a_client(told: dict[str, Any], waited_ns: int) -> None:
-    """What only a client does, and not a check that ends by an exception; `waited_ns`: what its handshakes took by its clock."""
+    """What only a client does, without checks that end by an exception; `waited_ns`: what its handshakes took by its clock."""
     counts, spent_ns = Counter[str](), 0
     for method in told["methods"]:
         counts[method["step"]] += method["count"]

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server with Java's own TLS (JSSE): JsseServer CERTIFICATE KEY PORT, on the loopback address. It answers each connection once,
-// and closes it. The key is an EC key in PKCS #8.
+// and closes it. The key is an EC key in PKCS #8. For each line that it reads it says how many it has answered.
 
+import java.io.BufferedReader;
 import java.io.FileInputStream;
+import java.io.IOException;
 import java.io.InputStream;
+import java.io.InputStreamReader;
 import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -16,6 +19,7 @@ import java.security.cert.CertificateFactory;
 import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.Base64;
 import java.util.Collection;
+import java.util.concurrent.atomic.AtomicLong;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLServerSocket;
@@ -23,6 +27,8 @@ import javax.net.ssl.SSLSocket;
 
 public class JsseServer {
 	private static final String RESPONSE = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+
+	private static final AtomicLong answered = new AtomicLong();
 
 	static PrivateKey key(String file) throws Exception {
 		String text = Files.readString(Path.of(file)).replaceAll("-----[A-Z ]+-----|\\s", "");
@@ -48,8 +54,19 @@ public class JsseServer {
 		try (peer) {
 			peer.getInputStream().read(new byte[4096]);
 			peer.getOutputStream().write(RESPONSE.getBytes(StandardCharsets.US_ASCII));
+			answered.incrementAndGet();
 		} catch (Exception error) {
 			// the handshake failed, or the client left
+		}
+	}
+
+	static void tell() {
+		try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in))) {
+			while (lines.readLine() != null) {
+				System.out.println(answered.get());
+			}
+		} catch (IOException error) {
+			// nobody asks any more
 		}
 	}
 
@@ -57,6 +74,7 @@ public class JsseServer {
 		SSLContext context = context(words[0], words[1]);
 		InetAddress loopback = InetAddress.getByName("127.0.0.1");
 		int port = Integer.parseInt(words[2]);
+		new Thread(JsseServer::tell).start();
 		try (SSLServerSocket server = (SSLServerSocket) context.getServerSocketFactory().createServerSocket(port, 128, loopback)) {
 			while (true) {
 				SSLSocket peer = (SSLSocket) server.accept();
