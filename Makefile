@@ -184,7 +184,7 @@ bench-profile: ## where the time of a hit goes, by samples of perf, written to d
 
 PYTHON_FILES := python tests bench tools/corpus tools/demo tools/for-tests/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/*/*/*.[ch] bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup $(filter-out %/foreign-libraries,$(wildcard tools/for-tests/*)) tests/kernels/guest/init tests/kernels/guest/initrd-init tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
+SHELL_FILES := .ci/run deploy/stage deploy/krew/kubectl-ssllatency deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup $(filter-out %/foreign-libraries,$(wildcard tools/for-tests/*)) tests/kernels/guest/init tests/kernels/guest/initrd-init tools/debian-mirror examples/common.sh examples/recorded/take examples/tomcat/jsse $(wildcard examples/*/*.sh examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

@@ -71,11 +71,11 @@ def _works(directory: Path, seconds: float) -> Iterator[tuple[str, str, BesideTw
     cpus, beside = choose_cpus(), directory / "twin"
     beside.mkdir()
     with worker(directory, cpus) as server, worker(directory, cpus, copied_libraries(beside)) as twin:
-        both = (WorkerUnderLoad(WorkerWork(one, cpus, directory, seconds, *LOAD, key="ecdsa")) for one in (server, twin))
-        yield "OpenSSL", "", BesideTwin(*both, directory, seconds)
+        own, other = (WorkerUnderLoad(WorkerWork(one, cpus, directory, seconds, *LOAD, key="ecdsa")) for one in (server, twin))
+        yield "OpenSSL", "", BesideTwin(own, other, directory, seconds)
     for name, java in _java().items():
-        jvms = (ServerUnderLoad(partial(servers.java, folder, cpus, java, *LOAD)) for folder in (directory, beside))
-        yield name, "--jfr", BesideTwin(*jvms, directory, seconds)
+        jvm, second = (ServerUnderLoad(partial(servers.java, folder, cpus, java, *LOAD)) for folder in (directory, beside))
+        yield name, "--jfr", BesideTwin(jvm, second, directory, seconds)
 
 
 def measured(directory: Path, number: int, seconds: float) -> Mapping[str, ByCommand]:
@@ -89,6 +89,12 @@ def measured(directory: Path, number: int, seconds: float) -> Mapping[str, ByCom
     return results
 
 
+def make_page(results: Mapping[str, ByCommand], seconds: float, number: int) -> str:
+    """The page of these results of so many pairs of turns."""
+    facts = {"machine": machine(), "again": AGAIN, "table": table_of_added(WHAT, results)}
+    return PAGE.format(seconds=seconds, pairs=number, **facts)
+
+
 def main() -> int:
     """Measure, and print or write the page."""
     arguments = command.arguments_of_turns(__doc__, pairs=8, seconds=4.0)
@@ -96,13 +102,7 @@ def main() -> int:
     def page() -> str:
         with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
             results = measured(Path(directory), arguments.pairs, arguments.seconds)
-        return PAGE.format(
-            machine=machine(),
-            seconds=arguments.seconds,
-            pairs=arguments.pairs,
-            again=AGAIN,
-            table=table_of_added(WHAT, results),
-        )
+        return make_page(results, arguments.seconds, arguments.pairs)
 
     return command.run(page, arguments.output, "bench-jfr")
 

@@ -209,6 +209,26 @@ def test_tomcat(tmp_path: Path) -> None:
         assert int(row["SSL_read"]) >= int(row["HANDSHAKES"])
 
 
+def test_tomcat_with_java_s_own_tls(tmp_path: Path) -> None:
+    """As many handshakes of each connector as its client counted."""
+    programs.needed("java")
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [EXAMPLES / "tomcat" / "jsse", "--short"], env=environment, capture_output=True, text=True, check=False, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    assert left_behind(tmp_path) == []
+    shown, expected = sections(done.stdout), sections((EXAMPLES / "tomcat" / "jsse.txt").read_text())
+    assert list(shown) == list(expected)
+    for title, section in shown.items():
+        made, counted = int(section.split("The client: ")[1].split()[0]), r"(\d+) handshakes (?:recorded|in)"
+        assert made > 0
+        assert re.findall(counted, section) == [str(made)], title
+    steps = names(shown["Java's own TLS, TLS 1.3, s_time -new"])
+    if "private key: TLS 1.3 signature" in steps:  # of JDK 25, as in the transcript
+        assert steps == names(expected["Java's own TLS, TLS 1.3, s_time -new"])
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_example_leaves_nothing(tmp_path: Path, number: signal.Signals, status: int) -> None:
     # A shell that starts the tests in its background has SIGINT ignored, and the example would inherit that.
