@@ -698,6 +698,7 @@ struct ssll_handshake_counters {
 	__u64 excess_used; /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 	__u64 unexplained; /* handshakes that failed, of which no error of the library's own was seen */
 	__u64 untold;      /* handshakes whose certificate isn't told, for want of room */
+	__u64 inspections; /* connections that quiche has made only to look into a ClientHello */
 };
 
 struct ssll_handshake_config {
@@ -734,7 +735,7 @@ _Static_assert(sizeof(struct ssll_certificate_key) == 40, "certificate key");
 _Static_assert(sizeof(struct ssll_certificate) == 16 + SSLL_CERTIFICATE_MOST_BYTES, "certificate");
 _Static_assert(sizeof(struct ssll_served_key) == 16, "served key");
 _Static_assert(sizeof(struct ssll_served) == 32, "served");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 272, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 280, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

@@ -379,7 +379,9 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_QUIC_PARAMETERS = 37,
 	SSLL_PLACE_OF_QUIC_PARAMETERS_LENGTH = 38, /* and how many bytes */
 	SSLL_PLACE_OF_QUIC_FUNCTIONS = 39,         /* by which the program takes the library's messages, for QUIC; 0 none */
-	SSLL_PLACES = 40,
+	/* By which a server's program chooses the protocol, where quiche is linked into it; 0 none. */
+	SSLL_PLACE_OF_ALPN_FUNCTION = 40,
+	SSLL_PLACES = 41,
 };
 
 /* The types of Go values that the kernel side knows, by the number of their hash in ssll_library. */

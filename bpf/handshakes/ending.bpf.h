@@ -199,6 +199,18 @@ static __noinline __u32 label_quic(__u64 ssl, __u64 began_ns, struct ssll_labels
 	return 0;
 }
 
+/* Whether what has ended is no handshake: a ClientHello was looked into, or its beginning. Where that can't be read, it is all
+ * that comes of its client's handshake, which has failed. */
+static __noinline bool is_no_handshake(
+        const struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library, __u32 end)
+{
+	const union handshake_end how = {.word = end};
+	bool freed = how.ending == SSLL_ENDING_ABANDONED && how.end == SSLL_END_NONE;
+	bool rejected = how.ending == SSLL_ENDING_FAILURE && is_rejected(handshake);
+
+	return how.server && (freed || rejected) && is_inspection(ssl, library);
+}
+
 /* Counts under its labels and its ending a handshake that is over and was seen whole. */
 static __always_inline void count_handshake(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_library *library,
         const union handshake_end *how, __u64 now)
@@ -275,7 +287,13 @@ __noinline int finish_handshake(struct ssll_handshake *handshake, __u64 ssl, __u
 		close_handshake(ssl, this_process());
 		return 0;
 	}
-	count_handshake(handshake, ssl, library, &how, now);
+	if (is_no_handshake(handshake, ssl, library, end)) {
+		count(&handshake_counters.inspections);
+		forget_arrivals(handshake);
+		forget_endpoint(ssl);
+	} else {
+		count_handshake(handshake, ssl, library, &how, now);
+	}
 	if (how.end != SSLL_END_NONE && keeps_failing(library))
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else

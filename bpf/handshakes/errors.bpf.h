@@ -20,6 +20,7 @@ enum {
 	FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
 	FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
 	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,
+	BORINGSSL_CONNECTION_REJECTED = 133, /* SSL_R_CONNECTION_REJECTED: a callback of the program's has refused it */
 };
 
 /* Whether the reason is its library's own, not one that says no more than that something below it failed. */
@@ -51,6 +52,12 @@ static __always_inline void keep_error(struct ssll_handshake *handshake, __u32 l
 	if (handshake->error && (has_libssl_error(handshake) || !is_specific(reason)))
 		return;
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
+}
+
+/* Whether a program's callback has refused the handshake, where BoringSSL is asked. */
+static __always_inline bool is_rejected(const struct ssll_handshake *handshake)
+{
+	return handshake->error == ((__u32)SSLL_ERROR_LIBRARY_BORINGSSL << SSLL_ERROR_LIBRARY | BORINGSSL_CONNECTION_REJECTED);
 }
 
 /* The error that the call which came back has returned, or its connection holds, in a library where either does. */

@@ -115,4 +115,22 @@ __noinline int is_of_quic(__u64 ssl, const struct ssll_library *library)
 	return is_protocol_of_quic(name, length);
 }
 
+/*
+ * Whether a connection under way of a server's over QUIC is one of those that quiche makes only to look into a ClientHello, and
+ * gives up: it has neither transport parameters to send nor a function that chooses the protocol, and BoringSSL completes no
+ * handshake over QUIC without them. Not static: verified once.
+ */
+__noinline int is_inspection(__u64 ssl, const struct ssll_library *library)
+{
+	__u64 value = 0;
+
+	if (!library)
+		return 0;
+	if (!read_place(ssl, library, SSLL_PLACE_OF_ALPN_FUNCTION, &value) || value)
+		return 0;
+	if (!has_quic_functions(ssl, library) || !read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &value))
+		return 0;
+	return read_place(value, library, SSLL_PLACE_OF_QUIC_PARAMETERS_LENGTH, &value) && !value;
+}
+
 #endif

@@ -408,7 +408,8 @@ class PlaceOf(IntEnum):
     QUIC_PARAMETERS = 37
     QUIC_PARAMETERS_LENGTH = 38
     QUIC_FUNCTIONS = 39
-    PLACES = 40
+    ALPN_FUNCTION = 40
+    PLACES = 41
 
 
 class ProcessSlot(IntEnum):
@@ -972,10 +973,11 @@ class HandshakeCounters(ctypes.Structure):
         ("excess_used", ctypes.c_uint64),
         ("unexplained", ctypes.c_uint64),
         ("untold", ctypes.c_uint64),
+        ("inspections", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 272
+assert ctypes.sizeof(HandshakeCounters) == 280
 
 
 class HandshakeKey(ctypes.Structure):
@@ -1111,13 +1113,13 @@ class Library(ctypes.Structure):
         ("deadline", ctypes.c_int32),
         ("sent", ctypes.c_int32),
         ("tells_ids", ctypes.c_int32),
-        ("paths", Path * 40),
+        ("paths", Path * 41),
         ("types", ctypes.c_uint32 * 10),
         ("fields", ctypes.c_int32 * 13),
     )
 
 
-assert ctypes.sizeof(Library) == 960
+assert ctypes.sizeof(Library) == 980
 
 
 class MixKey(ctypes.Structure):
@@ -1385,7 +1387,7 @@ MAPS = {
     "goroutines": MapShape(1, 16, 208, 65536, 1),
     "goroutines_taken": MapShape(2, 4, 8, 1024, 1024),
     "hits": MapShape(2, 4, 32, 1024, 1024),
-    "libraries": MapShape(2, 4, 960, 256, 0),
+    "libraries": MapShape(2, 4, 980, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "other_series": MapShape(1, 8, 4688, 1, 0),

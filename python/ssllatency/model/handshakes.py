@@ -433,8 +433,9 @@ class Handshakes:
     of 0 for the processes beyond the bound, which add up to those of all; empty unless the handshakes are grouped by process,
     and in sums and differences. `dropped`: records of handshakes that
     were evicted by newer ones. `partial`: handshakes that ended and aren't counted, as they were under way when the trace
-    began, or had been evicted. `unattributed`: handshakes that couldn't be split into phases, as their calls moved between
-    threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU, as their calls moved between
+    began, or had been evicted. `inspections`: connections that quiche made only to look into a ClientHello, which are no
+    handshakes and count nowhere else. `unattributed`: handshakes that couldn't be split into phases, as their calls moved
+    between threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU, as their calls moved between
     threads. `slept`: those whose calls slept before reads and writes were watched, so that waits in them may be part of
     their phases and REST. `arrivals`: whether it was looked at when the peer's bytes arrived; where it wasn't, as in
     recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`: those of which a wait's split
@@ -461,6 +462,7 @@ class Handshakes:
     unsplit: int = 0
     slept: int = 0
     partial: int = 0
+    inspections: int = 0
     bounded: int = 0
     arrivals: bool = False
     off_cpu: bool = False

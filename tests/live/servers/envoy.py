@@ -74,9 +74,10 @@ class Envoy:
     port: int
     _admin: int
 
-    def statistics(self, kind: str) -> dict[str, int]:
-        """The counters of its listener whose names begin so, without that and without those that are 0: "ssl." for TLS."""
-        prefix = f"listener.tests.{kind}"
+    def statistics(self, kind: str, listener: str = "tests") -> dict[str, int]:
+        """The counters of its listener whose names begin so, without that and without those that are 0: "ssl." for TLS. That of
+        HTTP/3 is "quic"."""
+        prefix = f"listener.{listener}.{kind}"
         address = f"http://127.0.0.1:{self._admin}/stats?usedonly&type=Counters"
         with urllib.request.urlopen(address, timeout=_READS_STATISTICS_S) as answer:
             lines = (line.split(": ") for line in answer.read().decode().splitlines())

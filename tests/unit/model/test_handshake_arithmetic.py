@@ -301,3 +301,10 @@ def test_what_handshakes_took_in_all_is_what_clients_waited_where_that_is_known_
     old = replace(queued, parts={part: times for part, times in queued.parts.items() if part is not Part.CLIENT_WAIT})
     assert (old.whole.total_ns, add_groups([old, queued]).whole.total_ns) == (5, 10)
     assert (whole_part([queued]), whole_part([queued, old]), whole_part([])) == (Part.CLIENT_WAIT, Part.WALL, Part.WALL)
+
+
+def test_inspections_add_up() -> None:
+    """They are of no process, and of no group."""
+    some = replace(handshakes_of([]), inspections=3)
+    both = merge(some, some)
+    assert (both.inspections, difference(both, some).inspections, difference(some, both).inspections) == (6, 3, 0)

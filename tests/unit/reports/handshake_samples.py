@@ -205,7 +205,9 @@ def failing() -> Snapshot:
     made = handshakes_of(shakes, (Label.PROCESS,))
     folded = replace(made.groups[0], labels={}, other=True)
     return snapshot_of(
-        handshakes=replace(made, groups=(folded,), slowest=(single,), dropped=2, unattributed=3, partial=4, in_flight=1),
+        handshakes=replace(
+            made, groups=(folded,), slowest=(single,), dropped=2, unattributed=3, partial=4, inspections=5, in_flight=1
+        ),
         missing=(Missing("key exchange", LIBSSL.path, "no call was found"),),
         losses=Losses(map_full=7, events_dropped=1),
         notes=("Some handshakes ran before the trace began.",),

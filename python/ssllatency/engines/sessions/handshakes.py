@@ -388,6 +388,7 @@ class HandshakeSession:
             unsplit=counters.unsplit,
             slept=counters.slept,
             partial=counters.partial,
+            inspections=counters.inspections,
             bounded=counters.bounded,
             arrivals=self._arrivals.watched,
             off_cpu=True,

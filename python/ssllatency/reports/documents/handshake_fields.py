@@ -44,6 +44,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "unsplit": handshakes.unsplit,
         "slept": handshakes.slept,
         "partial": handshakes.partial,
+        **({"inspections": handshakes.inspections} if handshakes.inspections else {}),
         "bounded": handshakes.bounded,
         "arrivals": handshakes.arrivals,
         "off_cpu": handshakes.off_cpu,

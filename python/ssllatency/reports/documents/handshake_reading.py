@@ -57,6 +57,7 @@ def read_handshakes(root: DocumentField) -> Handshakes | None:
         unsplit=_added(handshakes, "unsplit"),
         slept=_added(handshakes, "slept"),
         partial=_added(handshakes, "partial"),
+        inspections=_added(handshakes, "inspections"),
         bounded=_added(handshakes, "bounded"),
         arrivals=_added_flag(handshakes, "arrivals"),
         off_cpu=handshakes.get("off_cpu").flag(),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ssllatency.data_class import dataclass
 from ssllatency.model.handshakes import Handshakes
@@ -63,11 +63,18 @@ def handshakes_in_flight(number: int) -> list[str]:
 
 
 def notes(snapshot: Snapshot) -> list[str]:
-    """Sentences: about handshakes that began before the trace and connections that found no room, where there were any, and
-    what the engine has to say."""
-    number = snapshot.handshakes.partial if snapshot.handshakes else 0
-    partial = [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
-    return [*partial, *(_full_queues(snapshot.handshakes) if snapshot.handshakes else []), *snapshot.notes]
+    """Sentences: about handshakes that began before the trace, connections that were no handshakes and those that found no
+    room, where there were any, and what the engine has to say."""
+    return [*(_of_counts(snapshot.handshakes) if snapshot.handshakes else ()), *snapshot.notes]
+
+
+def _of_counts(handshakes: Handshakes) -> Iterator[str]:
+    if handshakes.partial:
+        yield f"Handshakes whose beginning was not seen, and that aren't counted: {handshakes.partial}."
+    if handshakes.inspections:
+        inspections = counted(handshakes.inspections, "connection")
+        yield f"No handshakes, and not counted: {inspections} of BoringSSL's by which quiche only looks into a ClientHello."
+    yield from _full_queues(handshakes)
 
 
 def _full_queues(handshakes: Handshakes) -> list[str]:

@@ -21,6 +21,7 @@ from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import ElfError, Function, Image, Range
+from ssllatency.stacks.boringssl.inspections import inspection_path
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
 from ssllatency.stacks.boringssl.signing import certificate_paths, getters_of_count
 from ssllatency.stacks.found_functions import FOUND
@@ -77,7 +78,8 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
     certificate, "peer_certificate", how many the client has sent, and "peer_digest", whether one's digest is kept in their
     place. "sent_certificates" and "first_certificate" as signing.py has them. "quic_parameters" and "quic_parameters_length"
     lead from what quic_function() is called with to the transport parameters of this side. "quic_functions" is as OpenSSL's
-    label_paths() has it. `holder` is where SSL points to the rest of its state."""
+    label_paths() has it, and "alpn_function" as inspection_path() has it. `holder` is where SSL points to the rest of its
+    state."""
     try:
         labels = Labels(image, errors_of(image), holder)
     except (Unplannable, ElfError):
@@ -92,6 +94,7 @@ def label_paths(image: Image, holder: int) -> dict[str, FieldPath]:
         labels.parameters,
         lambda: certificate_paths(image, labels.errors),
         labels.quic_functions,
+        lambda: {"alpn_function": inspection_path(image, labels.errors, holder)},
     )
     for part in parts:
         try:

@@ -28,6 +28,7 @@ REASONS = {
     125: "certificate verify failed",
     126: "cert cb error",
     131: "clienthello parse failed",
+    133: "connection rejected",
     136: "data length too long",
     137: "decode error",
     138: "decryption failed",

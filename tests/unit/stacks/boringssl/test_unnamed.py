@@ -14,14 +14,17 @@ from tests.fixtures import build
 from tests.fixtures.stripped import stripped_library
 from tests.parameters import slow_except
 
+from ssllatency.code.evaluate import followed_in
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.values import FieldPath
+from ssllatency.code.values import Assumptions, FieldPath, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import FilePlan
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.boringssl import inspections
 from ssllatency.stacks.boringssl.connection import boringssl_offsets
+from ssllatency.stacks.boringssl.inspections import inspection_path
 from ssllatency.stacks.boringssl.labels import Labels
 from ssllatency.stacks.boringssl.phases import phase_functions
 from ssllatency.stacks.boringssl.raised_errors import errors_of
@@ -154,6 +157,23 @@ def test_callbacks_are_called_where_symbols_say(program: Path, images: tuple[Ima
             assert re.search(CALLERS[call.callee], named[bounds[0]]), call.callee
         sites = [call.begin.address for call in calls]
         assert len(set(sites)) == len(sites)
+
+
+def test_the_function_that_chooses_a_protocol_is_looked_for_where_it_is_set(
+    images: tuple[Image, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only in a program with quiche's text."""
+    setting = images[0].function("SSL_CTX_set_alpn_select_cb")
+    assert setting
+    stores = followed_in(images[0], setting.address, Assumptions({"rdi": SymbolicAddress("context", 0)})).stores
+    (first, *_) = sorted(place.offset for place, _ in stores)
+    for image in images:
+        errors, holder = errors_of(image), (boringssl_offsets(image) or {})["boringssl"]
+        with pytest.raises(Unplannable, match="quiche isn't linked"):
+            inspection_path(image, errors, holder)
+        monkeypatch.setattr(inspections, "_QUICHE", b"extensions.cc")
+        assert inspection_path(image, errors, holder).offsets[1:] == (first,)
+        monkeypatch.undo()
 
 
 def test_the_name_is_stored_where_it_is_returned_from(program: Path, images: tuple[Image, Image]) -> None:
