@@ -179,3 +179,29 @@ LOW, HIGH = "mov -24(%rsp), %rax\nret", "mov -16(%rsp), %rax\nret"
 )
 def test_vector_registers_that_move_pointers(assembled: Assembler, body: str, value: Value) -> None:
     assert results(assembled(body), Assumptions({"rdi": ARGUMENT})) == [{value}]
+
+
+GUARDED = "{load}\nmov %rdi, %rdx\n{compare}\njne 1f\nmov $3, %eax\nret\n1: mov $7, %eax\nret"
+
+
+@pytest.mark.parametrize(
+    ("load", "compare", "values"),
+    [
+        ("", "sub %fs:0x28, %rdx", {3}),
+        ("", "xor %fs:0x28, %rdx", {3}),
+        ("mov %fs:0x28, %rax\nmov %rax, -8(%rsp)", "mov %fs:0x28, %rax\ncmp -8(%rsp), %rax", {3}),
+        ("", "sub %fs:0x30, %rdx", {3, 7}),
+        ("", "sub %gs:0x28, %rdx", {3, 7}),
+        ("", "sub 0x28(%rdi), %rdx", {3, 7}),
+    ],
+)
+def test_the_guard_of_the_stack_is_as_it_was(assembled: Assembler, load: str, compare: str, values: set[Value]) -> None:
+    """Else the program ends, in a function that evaluation doesn't know to have no way back."""
+    assert results(assembled(GUARDED.format(load=load, compare=compare)), Assumptions()) == [values]
+
+
+def test_bits_of_two_numbers(assembled: Assembler) -> None:
+    """As a length of three bytes is put together."""
+    code = assembled("movzbl (%rdi), %eax\nshl $8, %rax\nmovzbl 1(%rdi), %ecx\nor %rcx, %rax\nret")
+    assert results(code, Assumptions({"rdi": ARGUMENT}, {(0,): 1, (1,): 2}), Assumptions()) == [{0x102}, {None}]
+    assert results(assembled("mov $6, %eax\nmov $3, %ecx\nxor %ecx, %eax\nret"), Assumptions()) == [{5}]

@@ -22,6 +22,8 @@ _CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 _ENDS = ("ud2", "int3", "hlt")
 _LAST = ("ret", "jmp", *_ENDS)  # what follows them isn't run next
 _REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
+_GUARD_AT = 0x28  # of the thread's block: the stack's guard, on Linux
+_GUARD = SymbolicAddress("guard", 0)
 
 
 def _registers() -> dict[str, tuple[str, int]]:
@@ -156,6 +158,8 @@ class X86Evaluation(Evaluation):
             return self.register(state, instruction.reg_name(operand.reg))
         if operand.type == _IMMEDIATE:
             return int(operand.imm) & MASK
+        if _is_guard(instruction, operand):
+            return _GUARD
         return self.load(state, self.address_of(state, instruction, operand), operand.size)
 
     def write(self, state: PathState, instruction: Any, operand: Any, value: Value) -> None:
@@ -178,6 +182,18 @@ class X86Evaluation(Evaluation):
             self.store(state, plus(address, 8 * position), value)
 
 
+def _is_guard(instruction: Any, operand: Any) -> bool:
+    """Whether a memory operand is the stack's guard, fs:0x28."""
+    memory = operand.mem
+    return (
+        bool(memory.segment)
+        and not memory.base
+        and not memory.index
+        and memory.disp == _GUARD_AT
+        and instruction.reg_name(memory.segment) == "fs"
+    )
+
+
 def _move(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, origin = instruction.operands
     evaluation.write(state, instruction, target, evaluation.read(state, instruction, origin))
@@ -196,12 +212,20 @@ def _address(evaluation: X86Evaluation, state: PathState, instruction: Any) -> N
     evaluation.write(state, instruction, target, evaluation.address_of(state, instruction, origin))
 
 
+def _compared(left: Value, right: Value, size: int) -> ComparisonFlags | None:
+    """The flags after comparing two values, if that is known. The stack's guard is found to be as it was: else the program
+    ends."""
+    if isinstance(left, int) and isinstance(right, int):
+        return ComparisonFlags(left, right, size)
+    return ComparisonFlags(0, 0, size) if _GUARD in (left, right) else None
+
+
 def _add(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
     state.flags = None
     if instruction.mnemonic.endswith("sub"):
-        state.flags = ComparisonFlags(left, right, target.size) if isinstance(left, int) and isinstance(right, int) else None
+        state.flags = _compared(left, right, target.size)
         right = -right & MASK if isinstance(right, int) else None
     evaluation.write(state, instruction, target, plus(left, right))
 
@@ -221,16 +245,20 @@ def _widen(_: X86Evaluation, state: PathState, __: Any) -> None:
 
 
 def _logic(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
-    """xor of a register with itself is 0; or with all ones is that."""
+    """xor of a register with itself is 0, and so is that of the stack's guard with what was kept of it; or with all ones is
+    that."""
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
     value: Value = None
-    if instruction.mnemonic == "xor" and target.type == other.type == _REGISTER and target.reg == other.reg:
+    same = target.type == other.type == _REGISTER and target.reg == other.reg
+    if instruction.mnemonic == "xor" and (same or _GUARD in (left, right)):
         value = 0
     elif instruction.mnemonic == "and":
         value = masked(left, right)
     elif instruction.mnemonic == "or" and narrowed(right, target.size) == (1 << 8 * target.size) - 1:
         value = right
+    elif isinstance(left, int) and isinstance(right, int):
+        value = left | right if instruction.mnemonic == "or" else left ^ right
     state.flags = ComparisonFlags(value, 0, target.size) if isinstance(value, int) else None
     evaluation.write(state, instruction, target, value)
 
@@ -249,6 +277,8 @@ def _compare(evaluation: X86Evaluation, state: PathState, instruction: Any) -> N
     if isinstance(left, int) and isinstance(right, int):
         size = instruction.operands[0].size
         state.flags = ComparisonFlags(left & right, 0, size) if tests else ComparisonFlags(left, right, size)
+    elif not tests and _GUARD in (left, right):
+        state.flags = _compared(left, right, instruction.operands[0].size)
     elif isinstance(left, LoadedField) and right == (left if tests else 0):
         state.flags = left
 

@@ -67,7 +67,7 @@ def test_functions_and_labels_are_those_of_symbols(tmp_path: Path, release: str)
 
 def _raised(folder: Path, *flags: str) -> tuple[RaisedNumbers, dict[str, build.Symbol]]:
     image, symbols = stripped_library(folder, "openssl_numbers.c", *flags)
-    names = ("SSL_do_handshake", "SSL_read", "SSL_write", "SSL_shutdown", "state_machine")
+    names = ("SSL_do_handshake", "SSL_read", "SSL_write", "SSL_shutdown", "tls1_PRF", "state_machine")
     return RaisedNumbers(image, names, "state_machine", function_numbers(image)), symbols
 
 
@@ -96,6 +96,13 @@ def test_a_function_that_gives_another_number_too_has_no_name(tmp_path: Path) ->
         raised, _ = _raised(tmp_path, flag)
         assert "SSL_write" not in raised.raising, flag
         assert {"SSL_read", "state_machine"} <= {*raised.raising}
+
+
+def test_what_derives_keys_may_be_built_into_others(tmp_path: Path) -> None:
+    """They give its number beside their own."""
+    raised, symbols = _raised(tmp_path, "-DDERIVES")
+    assert [start for start, _ in raised.raising["SSL_write"]] == [symbols["SSL_write"].address]
+    assert "tls1_PRF" not in raised.raising
 
 
 def test_a_number_with_two_names_has_none(tmp_path: Path) -> None:

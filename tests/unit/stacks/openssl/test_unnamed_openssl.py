@@ -169,6 +169,22 @@ def test_a_function_that_gives_two_names_has_none(tmp_path: Path) -> None:
     assert {*found_in(image).missing} == {"SSL_write", "SSL_write_ex"}  # the latter is found by the former
 
 
+def test_a_handshake_that_starts_jobs_itself_is_found(tmp_path: Path) -> None:
+    """As compilers build it for Alpine and for some of Python's packages."""
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DSTARTS_JOBS")
+    found = found_in(image)
+    assert found.missing == {}
+    assert found.functions["SSL_do_handshake"].address == symbols["SSL_do_handshake"].address
+    assert "hand_state" in found.offsets
+
+
+def test_a_message_without_certificates_shows_whether_one_is_asked_for(tmp_path: Path) -> None:
+    """However many ways there are for those who give some."""
+    image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DPARSES")
+    at = image.constant(symbols["labelled"].address + 8 * LABELS.index("verify_mode"), 8)
+    assert found_in(image).labels["verify_mode"].offsets == (at,)
+
+
 def test_a_caller_with_a_function_built_into_it_is_not_taken_for_that(tmp_path: Path) -> None:
     """As where a program is compiled as one with OpenSSL: what it is called with is no connection."""
     image, symbols = stripped_library(tmp_path, "openssl_names.c", "-DREADS_FOR")

@@ -8,6 +8,7 @@ Beside the certificate lies its private key: so the one is taken only where the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
@@ -16,7 +17,7 @@ from ssllatency.code.values import Assumptions, FieldPath, LoadedField, Outgoing
 from ssllatency.data_class import dataclass
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.stacks.openssl.signatures import code_point_offset
-from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MOST_FIELDS, SMALL
+from ssllatency.stacks.openssl.unnamed.finder import CONNECTION, MOST_FIELDS, SMALL, Fields
 from ssllatency.stacks.openssl.unnamed.functions import UnnamedOpenSslFunctions
 
 _SIGNS, _SERVES, _SENDS = "tls_construct_cert_verify", "tls_construct_server_certificate", "ssl_add_cert_to_wpacket"
@@ -24,6 +25,11 @@ _CHECKS, _ASKS = "tls_process_cert_verify", ("tls_process_client_certificate", "
 _COUNTS = "OPENSSL_sk_num"
 _NO_CERTIFICATE = 199  # SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: include/openssl/sslerr.h
 _MODES = {0: False, 1: False, 2: False, 3: True}  # SSL_VERIFY_PEER and SSL_VERIFY_FAIL_IF_NO_PEER_CERT: whether that is raised
+# A message without certificates: three bytes that say so, in a PACKET (its bytes, how many are left) to which nothing else
+# leads.
+_MESSAGE = LoadedField((-1,))
+_NO_CERTIFICATES: Fields = {(-1, 8): 3, (-1, 0, 0): 0, (-1, 0, 1): 0, (-1, 0, 2): 0}
+_TLS_1_2 = 0x303
 _FIRST, _SECOND, _THIRD = 0, 1, 2  # arguments
 _POINTER = 8
 
@@ -113,38 +119,44 @@ class CertificatePaths:
                 self._found.name_accessor(_COUNTS, bounds)
 
     def _verify_mode(self) -> None:
-        """The number that has a server raise an error about a client without a certificate where it holds both of two bits."""
+        """The number that has a server raise an error about a client without a certificate where it holds both of two bits:
+        of any message, or where the parsing of one is all that is followed, of one without certificates."""
         for name in _ASKS:
-            if name not in self._found.functions:
-                continue
-            modes = self._modes(name)
-            if len(modes) == 1:
-                self.paths["verify_mode"] = FieldPath(modes[0], 4)
-                return
+            for message in (None, _MESSAGE) if name in self._found.functions else ():
+                modes = self._modes(name, message)
+                if len(modes) == 1:
+                    self.paths["verify_mode"] = FieldPath(modes[0], 4)
+                    return
 
-    def _modes(self, name: str) -> list[tuple[int, ...]]:
+    def _modes(self, name: str, message: LoadedField | None) -> list[tuple[int, ...]]:
         """The numbers by which it raises that error; those of 64 bits only where there are no others, as compilers load what is
         beside a number with it where they look at some of its bits."""
-        read = self._found.follow(self._found.known(name)).fields
+        read = self._processing(name, message).fields
         for size in (4, 8):
             numbers: list[tuple[int, ...]] = sorted(
                 {field.path for field in read if len(field.path) == 1 and field.size == size}
             )
             if len(numbers) > MOST_FIELDS:
                 raise Unplannable(f"{name} looks at too many numbers")
-            if modes := [path for path in numbers if self._is_mode(name, path)]:
+            if modes := [path for path in numbers if self._is_mode(name, message, path)]:
                 return modes
         return []
 
-    def _is_mode(self, name: str, path: tuple[int, ...]) -> bool:
-        return all(self._refuses(name, path, mode) == refuses for mode, refuses in _MODES.items())
+    def _is_mode(self, name: str, message: LoadedField | None, path: tuple[int, ...]) -> bool:
+        return all(self._refuses(name, message, path, mode) == refuses for mode, refuses in _MODES.items())
 
-    def _refuses(self, name: str, path: tuple[int, ...], mode: int) -> bool:
-        fatal, calls = (
-            self._found.known("ossl_statem_fatal"),
-            self._found.follow(self._found.known(name), fields={path: mode}).calls,
-        )
+    def _refuses(self, name: str, message: LoadedField | None, path: tuple[int, ...], mode: int) -> bool:
+        fatal = self._found.known("ossl_statem_fatal")
+        calls = self._processing(name, message, {path: mode}).calls
         return any(call.target == fatal and call.arguments[self._places.reason] == _NO_CERTIFICATE for call in calls)
+
+    def _processing(self, name: str, message: LoadedField | None, fields: Fields = MappingProxyType({})) -> Evaluation:
+        """Follow it for a message, if that is known."""
+        address = self._found.known(name)
+        if message is None:
+            return self._found.follow(address, fields=fields)
+        known = {(self._found.offsets["version"],): _TLS_1_2, **_NO_CERTIFICATES}
+        return self._found.follow(address, {"rsi": message}, {**known, **fields}, {_COUNTS: 0})
 
     def _peer_certificate(self) -> None:
         """The one in the session whose key the check of the peer's signature asks for, by itself or since OpenSSL 3.2 by a

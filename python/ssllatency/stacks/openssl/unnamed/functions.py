@@ -7,7 +7,7 @@ A function is taken by its name where it gives no other. What raises no errors, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from ssllatency.code.calls import calls_to
@@ -76,7 +76,7 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
             "SSL_get_wbio": lambda: self.image.functions_at(self._waits.gets_bio(WRITING)),
             "BIO_test_flags": self._waits.test_flags,
             "SSL_in_init": lambda: self._asked_by_handshake(1),
-            "SSL_in_before": lambda: self._asked_by_handshake(2),
+            "SSL_in_before": lambda: self._asked_by_handshake(2, {"SSL_in_init": 0}),
         }
         for name, find in finders.items():
             self.take(name, find)
@@ -127,10 +127,10 @@ class UnnamedOpenSslFunctions(OpenSslFinder):
                 self.miss(name, "what it is called with isn't a connection")
         self.image.name_functions({**self.accessors, **self.functions})
 
-    def _asked_by_handshake(self, number: int) -> list[Range]:
-        """Of the functions that SSL_do_handshake asks of the connection the one that looks at so many of its fields, and
-        returns the one, or whether both are 0."""
-        calls = self.follow(self.known("SSL_do_handshake")).calls
+    def _asked_by_handshake(self, number: int, answers: Mapping[str, int] | None = None) -> list[Range]:
+        """Of the functions that SSL_do_handshake asks of the connection, where others answer so, the one that looks at so many
+        of its fields, and returns the one, or whether both are 0."""
+        calls = self.follow(self.known("SSL_do_handshake"), calls=answers).calls
         asked = {call.target for call in calls if call.arguments[0] == CONNECTION and isinstance(call.target, int)}
         small = [each for each in self.image.functions_at(sorted(asked)) if each[1] - each[0] < SMALL]
         return [each for each in small if len(self._looked_at(each[0])) == number and self._only_looks(each[0])]

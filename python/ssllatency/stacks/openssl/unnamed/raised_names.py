@@ -21,6 +21,9 @@ from ssllatency.stacks.source_files import references
 _FILE, _LINE, _NAME = 0, 1, 2  # arguments of ERR_set_debug
 _LEAST_CALLS, _TIMES = 6, 4  # of the function that raises errors; how much more often than the next one
 _MOST_FUNCTIONS, _MOST_CODE = 2048, 2 << 20
+# Static functions that some compilers build into each of their callers, which then give these names beside their own: what
+# starts an ASYNC job, and what derives keys before TLS 1.3.
+_BUILT_IN = {"ssl_start_async_job", "tls1_PRF"}
 
 
 class Raised(ABC):
@@ -71,12 +74,12 @@ class Raised(ABC):
     @cached_property
     def raising(self) -> dict[str, list[Range]]:
         """The functions that raise errors by these names. Another's errors in one may be those of what was built into it: so
-        only `others_in` may have such."""
+        only `others_in` may have such, but for static functions that compilers build into their callers."""
         raising: dict[str, list[Range]] = {}
         for function in self.holding:
             names = self.given(function)
             for name in names & {*self._names}:
-                if names == {name} or name == self._others_in:
+                if name == self._others_in or {name} in (names, names - _BUILT_IN):
                     raising.setdefault(name, []).append(function)
         return raising
 
