@@ -8,6 +8,7 @@ import pytest
 from tests import foreign
 
 from ssllatency.code.bodies import Bodies
+from ssllatency.code.flow import Unplannable
 from ssllatency.elf.image import Image
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import machine_of
@@ -28,6 +29,20 @@ def test_both_ways_lead_to_one_function(name: str) -> None:
     site = plan_handshake(image).transcript
     assert site is not None
     assert start <= site.address < end
+
+
+def test_of_two_that_may_hold_its_name_the_one_that_adds_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in OpenSSL 3.6 for aarch64, where other code takes an address on the same page; two that add are not told apart."""
+    image = image_of("libssl-3.5-x86-64")
+    bodies = Bodies(image, machine_of(image.machine))
+    [(start, end)] = transcript._adding(image, bodies)
+    monkeypatch.setattr(transcript, "_holding", lambda _: {(start, end), (end, end + 64)})
+    function = transcript.transcript_function(image, bodies)
+    assert function
+    assert (function.address, function.size) == (start, end - start)
+    monkeypatch.setattr(transcript, "_adding", lambda *_: {(start, end), (end, end + 64)})
+    with pytest.raises(Unplannable):
+        transcript.transcript_function(image, bodies)
 
 
 def test_none_is_looked_for_in_an_openssl_that_serves_no_quic() -> None:

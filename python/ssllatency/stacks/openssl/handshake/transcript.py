@@ -17,14 +17,18 @@ _ADDS = ("BIO_write", "EVP_DigestUpdate")  # a message to what is kept, and to i
 
 
 def transcript_function(image: Image, bodies: Bodies) -> Function | None:
-    """The function by its symbol, or the only one that holds its name, which it gives with the errors that it raises, or that
-    calls what adds a message. None in an OpenSSL that is no server of QUIC. Unplannable where it can't be told."""
+    """The function by its symbol, or the only one that holds its name, which it gives with the errors that it raises; of
+    several that may, or where none does, the one that calls what adds a message. None in an OpenSSL that is no server of QUIC.
+    Unplannable where it can't be told."""
     if not any(map(image.function, _QUIC)):
         return None
     named = image.function(_NAME)
     if named:
         return named
-    found = _holding(image) or _adding(image, bodies)
+    found = _holding(image)
+    if len(found) != 1:
+        adding = _adding(image, bodies)
+        found = found & adding if found else adding
     if len(found) != 1:
         raise Unplannable(f"{len(found) or 'no'} functions may be {_NAME}, where one is expected")
     start, end = found.pop()
@@ -38,7 +42,7 @@ def _holding(image: Image) -> set[Range]:
 
 
 def _adding(image: Image, bodies: Bodies) -> set[Range]:
-    """In code for aarch64 the address of a name may be far from that of its page."""
+    """In code for aarch64 the address of a name may be far from that of its page, and what is added to it may be to another."""
     sites = calls_of(image, _ADDS)
     starts = set.intersection(*(set(bodies.functions(sites[name])) for name in _ADDS))
     return {bounds for start in starts if not image.is_part(start) and (bounds := image.function_bounds(start))}
