@@ -73,7 +73,7 @@ static __always_inline bool has_shaken_hands(__u64 ssl, const struct ssll_librar
 	__u64 sent = 0;
 
 	if (library->stack == SSLL_STACK_WOLFSSL)
-		return is_wolfssl_done(ssl, library, false);
+		return has_wolfssl_shaken_hands(ssl, library);
 	return library->stack == SSLL_STACK_S2N && library->state >= 0 &&
 	       !bpf_probe_read_user(&sent, sizeof(sent), (void *)(ssl + library->state)) && sent;
 }

@@ -18,6 +18,7 @@ enum {
 	WOLFSSL_SOCKET_PEER_CLOSED = -397,
 	WOLFSSL_OCSP_WANT_READ = -408,
 	WOLFSSL_APP_DATA_READY = -441,
+	WOLFSSL_CLIENT_HELLO_COMPLETE = 12,
 	WOLFSSL_HANDSHAKE_DONE = 16,
 	WOLFSSL_FIRST_ALERT = 3000, /* in error words: an alert that was received */
 	WOLFSSL_ALERTS = 256,
@@ -67,6 +68,17 @@ static __always_inline bool is_wolfssl_done(__u64 ssl, const struct ssll_library
 	__u32 state = 0;
 
 	return read_int(ssl, library->state, &state) ? (__u8)state == WOLFSSL_HANDSHAKE_DONE : otherwise;
+}
+
+/* Whether a handshake begins no more: it is done, or was before the server asked a client for its certificate, which the client
+ * shows by the functions that make handshakes. The state of no handshake under way is that number. */
+static __always_inline bool has_wolfssl_shaken_hands(__u64 ssl, const struct ssll_library *library)
+{
+	__u32 state = 0;
+
+	if (!read_int(ssl, library->state, &state))
+		return false;
+	return (__u8)state == WOLFSSL_HANDSHAKE_DONE || (__u8)state == WOLFSSL_CLIENT_HELLO_COMPLETE;
 }
 
 /* The reason in an error word; `alert` is the last one that was received. */

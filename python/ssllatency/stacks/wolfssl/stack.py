@@ -37,6 +37,19 @@ _AGREEING = (
     "wc_MlKemKey_Decapsulate",
 )
 _VERIFYING = ("wc_ecc_verify_hash", "wc_ed25519_verify_msg", "wc_ed448_verify_msg")
+# By RSA it also checks what it has signed itself, in a function that looks at the padding as well, which those that check the
+# peer's leave to their callers. Certificates are checked by a function that knows other keys as well.
+_OWN_SIGNATURE = ("wc_RsaPSS_CheckPadding", "wc_RsaPSS_CheckPadding_ex")
+_RSA_CHECKS = (
+    Callee(
+        Phase.PEER_VERIFICATION,
+        "wc_RsaSSL_VerifyInline",
+        beside=("wc_RsaPSS_VerifyInline", *_VERIFYING[1:2]),
+        never_beside=_OWN_SIGNATURE,
+    ),
+    Callee(Phase.PEER_VERIFICATION, "wc_RsaPSS_VerifyInline", never_beside=_OWN_SIGNATURE),
+    Callee(Phase.PEER_VERIFICATION, "wc_RsaPSS_VerifyInline_ex", beside=_VERIFYING[1:2]),
+)
 
 
 def _code(error: int) -> int:
@@ -81,8 +94,7 @@ class WolfSsl(Stack):
         Callee(Phase.PRIVATE_KEY, "wc_RsaPrivateDecryptInline", operation="decrypt"),
         *(Callee(Phase.KEY_EXCHANGE, name) for name in _AGREEING),
         *(Callee(Phase.PEER_VERIFICATION, name) for name in _VERIFYING),
-        # By RSA it also checks what it has signed itself. Certificates are checked by a function that knows other keys as well.
-        Callee(Phase.PEER_VERIFICATION, "wc_RsaSSL_VerifyInline", beside=_VERIFYING[1:2]),
+        *_RSA_CHECKS,
     )
     transport = ()
     handshake_calls = HandshakeCalls(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests import foreign
-from tests.fixtures import build
+from tests.fixtures import build, wolfssl
 
 from ssllatency import abi
 from ssllatency.elf.image import Image
@@ -22,16 +22,18 @@ from ssllatency.stacks.wolfssl.stack import WolfSsl
 from ssllatency.stacks.wolfssl.suites import suites
 
 FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
-OWN = "this machine's"
+OWN, BUILT_IN = "this machine's", "this machine's, built in"
 LABELS = {"version", "cipher", "resumed", "group", "alert", "descriptor"}
 TWINS = {"wolfSSL_accept_TLSv13", "wolfSSL_connect_TLSv13"}
 NEWER = {"wolfSSL_read_ex", "wolfSSL_write_ex"}
 
 
-@pytest.fixture(scope="module", params=[OWN, "libwolfssl-5.7-x86-64", "libwolfssl-5.7-arm64"])
-def image(request: pytest.FixtureRequest) -> Image:
-    """The library."""
+@pytest.fixture(scope="module", params=[OWN, BUILT_IN, "libwolfssl-5.7-x86-64", "libwolfssl-5.7-arm64"])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """The library, or a program that has all of it built in."""
     name = str(request.param)
+    if name == BUILT_IN:
+        return Image.open(wolfssl.build("client", tmp_path_factory.mktemp("built-in"), built_in=True))
     if name != OWN:
         return Image.open(foreign.needed(foreign.find(name)))
     found = next((path for folder in FOLDERS if (path := Path(folder, "libwolfssl.so.35")).exists()), None)
@@ -85,6 +87,7 @@ def test_phases_and_waits_are_found(image: Image) -> None:
     assert {call.phase for call in handshake.transport} == {Transport.WAIT_PEER, Transport.WAIT_WINDOW}
     callees = {call.callee for call in handshake.calls}
     assert callees >= {"wc_RsaSSL_Sign", "wc_RsaPSS_Sign", "wc_ecc_sign_hash", "wc_curve25519_make_key"}
+    assert callees >= {"wc_RsaPSS_VerifyInline", "wc_RsaPSS_VerifyInline_ex", "wc_ecc_verify_hash"}
     assert all(part.what.startswith("some calls of wc_") for part in handshake.missing)
     assert not handshake.within_data
 

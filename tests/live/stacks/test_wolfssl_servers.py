@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.live.commands.handshakes import Shakes, assert_books, endings, for_pe
 from tests.live.commands.trace import Trace, count, counts, losses, reasons
 from tests.live.servers.debian import lighttpd
 from tests.live.servers.nginx import Certificate, make_certificate
-from tests.live.servers.wolfssl import wolfssl_server
+from tests.live.stacks.wolfssl_programs import wolfssl_server
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES, REQUESTS = 4, 2
@@ -161,4 +162,36 @@ def test_a_server_that_waits_for_all_of_its_sockets(pair: Certificate) -> None:
     waited = [for_peer_ns(single) > PAUSE_S * 1e9 / 2 for single in shakes.ended("success")]
     assert waited[TIMES :: TIMES + 1] == [True] * len(VERSIONS)
     assert losses(document) == {}
+    assert_books(shakes)
+
+
+def show(shown: Certificate | None, version: ssl.TLSVersion, port: int) -> None:
+    """One connection with one request of a client that has this certificate, until the server has closed it."""
+    made = bad.context(version)
+    if shown:
+        made.load_cert_chain(shown.certificate, shown.key)
+    with bad.plain(port) as plain, suppress(OSError), made.wrap_socket(plain.dup()) as tls:
+        tls.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        tls.recv(65536)
+        tls.unwrap()
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_certificates_of_clients_are_checked(kind: str, tmp_path: Path) -> None:
+    """The server's own vouches for itself alone."""
+    (tmp_path / "other").mkdir()
+    pair, stranger = make_certificate(kind, tmp_path), make_certificate(kind, tmp_path / "other")
+    with wolfssl_server(pair, tmp_path, "certificate") as server, Shakes(server.pid) as shakes:
+        for version in VERSIONS:
+            for shown in (pair, stranger, None):
+                show(shown, version, server.port)
+        told = server.told(3 * len(VERSIONS))
+    assert [words[:2] for words in told] == [
+        words
+        for version in VERSIONS
+        for words in (["success", version.name.replace("_", ".")], ["failure", "-275"], ["failure", "-345"])
+    ]
+    ended = [(single["ending"], single["reason"]) for single in shakes.singles]
+    assert ended == [("success", ""), ("failure", "ASN self signed"), ("failure", "no peer certificate")] * len(VERSIONS)
+    assert all(single["parts_ns"]["peer_verification"] > 0 for single in shakes.ended("success"))
     assert_books(shakes)
