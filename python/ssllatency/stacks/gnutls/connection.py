@@ -12,7 +12,8 @@ from ssllatency.code.values import Assumptions, FieldPath, LoadedField, Symbolic
 from ssllatency.elf.image import Image
 from ssllatency.stacks.gnutls.extensions import extension_paths
 from ssllatency.stacks.openssl.accessors import field_set
-from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
+from ssllatency.stacks.openssl.names.rows import suite_reader, table
+from ssllatency.stacks.openssl.names.texts import pointers_to_text
 
 _SESSION = SymbolicAddress("argument", 0)
 _ENTITY = (0,)  # GNUTLS_SERVER (1) or GNUTLS_CLIENT (2), of gnutls/gnutls.h
@@ -28,9 +29,7 @@ _SUITES = {
 }
 _GROUPS = {b"SECP256R1": (2, 23), b"SECP384R1": (3, 24), b"X25519": (6, 29)}
 _SETTERS = tuple(f"gnutls_transport_set_{name}_function" for name in ("pull", "pull_timeout", "push", "vec_push"))
-_MOST_SUITES = 1024
 _MOST_PLACES = 32  # pointers to a text: each table has one
-_TLS = 0x03000000  # in the identifiers of ciphers, above TLS' number
 
 
 def connection_offsets(image: Image) -> dict[str, int]:
@@ -76,10 +75,8 @@ def suites(image: Image) -> dict[int, str]:
     number = _suite_number(image, name.path[1]) if name else None
     if name is None or number is None:
         return {}
-    anchors = sorted(start for text in _SUITES for start in _starts(image, text, name.path[1]))
-    stride = _stride(image, anchors, name.path[1], number)
-    named = (_suite(image, start, name.path[1], number) for start in _around(image, anchors, stride, name.path[1], number))
-    return dict(suite for suite in named if suite)
+    anchors = (start for text in _SUITES for start in _starts(image, text, name.path[1]))
+    return table(suite_reader(image, number, name.path[1]), anchors)
 
 
 def transport_pointers(image: Image) -> Mapping[str, int]:
@@ -207,28 +204,3 @@ def _common(offsets: Iterable[set[int]]) -> int | None:
 def _starts(image: Image, text: bytes, name: int) -> Iterator[int]:
     """The beginnings of entries that point to this text at `name`."""
     return (place - name for place in pointers_to_text(image, text, _MOST_PLACES))
-
-
-def _stride(image: Image, anchors: list[int], name: int, number: int) -> int:
-    """The length of an entry of the table, bytes; 0 if unknown."""
-    strides = (
-        stride for start in anchors for stride in range(16, _MAX_ENTRY, 8) if _suite(image, start + stride, name, number)
-    )
-    return next(strides, 0)
-
-
-def _around(image: Image, anchors: list[int], stride: int, name: int, number: int) -> Iterator[int]:
-    """The entries of the table that these are in."""
-    for start in anchors[:1] if stride else ():
-        for step in (stride, -stride):
-            for address in range(start, start + step * _MOST_SUITES, step):
-                if _suite(image, address, name, number) is None:
-                    break
-                yield address
-
-
-def _suite(image: Image, start: int, name: int, number: int) -> tuple[int, str] | None:
-    code, text = image.constant(start + number, 2), text_at(image, start + name)
-    if code is None or not text.startswith(("TLS_", "SSL_")):
-        return None
-    return _TLS | int.from_bytes(code.to_bytes(2, "little"), "big"), text

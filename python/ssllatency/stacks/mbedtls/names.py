@@ -4,12 +4,11 @@ for some numbers that mean something else in each; cipher suites are in the libr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.stacks.mbedtls.connection import major_version
 from ssllatency.stacks.names import ALERTS, Names, own_reasons
+from ssllatency.stacks.openssl.names.rows import TLS, Row, table
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
 
 _LIBRARY = abi.Error.LIBRARY_MBEDTLS
@@ -159,10 +158,7 @@ _SUITES = {
     b"TLS1-3-AES-128-GCM-SHA256": 0x1301,
 }
 _NAME = 8  # bytes into an entry of the table, behind the number
-_STRIDES = range(16, 97, 8)
 _MOST_PLACES = 32  # pointers to a text: the table has one
-_MOST_SUITES = 1024
-_TLS = 0x03000000  # in the identifiers of ciphers, above TLS' number
 
 
 def names(image: Image) -> Names:
@@ -181,28 +177,15 @@ def names(image: Image) -> Names:
 
 def suites(image: Image) -> dict[int, str]:
     """The names of cipher suites by their 32-bit identifiers, 0x0300 and TLS' number."""
-    starts = (start for text, number in _SUITES.items() for start in _starts(image, text, number))
-    start = next(starts, None)
-    stride = next((stride for stride in _STRIDES if start and _suite(image, start + stride)), 0) if start else 0
-    named = (_suite(image, entry) for entry in _around(image, start, stride)) if start and stride else ()
-    return {_TLS | suite[0]: suite[1] for suite in named if suite}
 
+    def read(start: int) -> Row | None:
+        number, text = image.constant(start, 4), text_at(image, start + _NAME)
+        return (TLS | number, text) if number and number < 1 << 16 and text.startswith("TLS") else None
 
-def _starts(image: Image, text: bytes, number: int) -> Iterator[int]:
-    """The beginnings of entries of this name and number."""
-    places = (place - _NAME for place in pointers_to_text(image, text, _MOST_PLACES))
-    return (start for start in places if image.constant(start, 4) == number)
-
-
-def _around(image: Image, start: int, stride: int) -> Iterator[int]:
-    """The entries of the table that one begins at `start` in."""
-    for step in (stride, -stride):
-        for entry in range(start, start + step * _MOST_SUITES, step):
-            if _suite(image, entry) is None:
-                break
-            yield entry
-
-
-def _suite(image: Image, start: int) -> tuple[int, str] | None:
-    number, text = image.constant(start, 4), text_at(image, start + _NAME)
-    return (number, text) if number and number < 1 << 16 and text.startswith("TLS") else None
+    starts = [
+        start
+        for text, number in _SUITES.items()
+        for place in pointers_to_text(image, text, _MOST_PLACES)
+        if image.constant(start := place - _NAME, 4) == number
+    ]
+    return table(read, starts[:1])

@@ -8,20 +8,20 @@ read here. What isn't found is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice, product
+from collections.abc import Callable
+from itertools import product
 
 from ssllatency.code.evaluate import returned_in_cases
 from ssllatency.code.values import Assumptions, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
+from ssllatency.stacks.openssl.names.rows import Row, rows_around, table
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
 from ssllatency.stacks.openssl.unnamed.found import known_of
 from ssllatency.stacks.openssl.unnamed.labels import CIPHER_NAMES
 
 ALERTS = range(256)
 STATES = range(81)
-MAX_ROWS = 4096
 _NO_STATE = 0x7FFF
 # Ciphers that are in every version, one for each table; and two rows of the table of signature schemes that follow each other.
 _CIPHERS = (b"TLS_AES_128_GCM_SHA256", b"TLS_RSA_WITH_AES_128_CBC_SHA", b"TLS_EMPTY_RENEGOTIATION_INFO_SCSV")
@@ -31,8 +31,6 @@ _CODE_OFFSETS = (8, 16)
 _CODE_POINTS, _NIDS, _INDEXES, _NO_INDEX = range(1 << 16), range(1 << 16), range(64), 0xFFFFFFFF
 _TLS_CIPHER = 3
 _STRIDES = range(32, 160, 8)
-
-Row = tuple[int, str]
 
 
 def alerts(image: Image) -> dict[int, str]:
@@ -81,14 +79,7 @@ def ciphers(image: Image) -> dict[int, str]:
         named = text and (text_at(image, address + standard) or image.constant(address + standard, 8) == 0)
         return (code, text) if code is not None and code >> 24 == _TLS_CIPHER and named else None
 
-    anchors = (place - standard for text in _CIPHERS for place in pointers_to_text(image, text))
-    return dict(
-        islice((entry for anchor in anchors if row(anchor) for entry in _rows(row, anchor, _stride(row, anchor))), MAX_ROWS)
-    )
-
-
-def _stride(row: Callable[[int], Row | None], anchor: int) -> int:
-    return next((stride for stride in _STRIDES if row(anchor + stride) or row(anchor - stride)), 0)
+    return table(row, (place - standard for text in _CIPHERS for place in pointers_to_text(image, text)))
 
 
 def signatures(image: Image) -> dict[int, str]:
@@ -97,7 +88,7 @@ def signatures(image: Image) -> dict[int, str]:
     for (place, code), (next_place, next_code), offset in product(first, second, _CODE_OFFSETS):
         codes = image.constant(place + offset, 4), image.constant(next_place + offset, 4)
         if next_place - place in _STRIDES and codes == (code, next_code):
-            rows = _rows(lambda address: _signature_row(image, address, offset), place, next_place - place)  # noqa: B023
+            rows = rows_around(lambda address: _signature_row(image, address, offset), place, next_place - place)  # noqa: B023
             return {code: name for code, name in rows if name}
     return {}
 
@@ -110,13 +101,3 @@ def _signature_row(image: Image, address: int, offset: int) -> Row | None:
     valid = all(number in _NIDS for number in nids) and all(number in (*_INDEXES, _NO_INDEX) for number in indexes)
     named = name or image.constant(address, 8) == 0
     return (code, name) if code and code in _CODE_POINTS and valid and named else None
-
-
-def _rows(row: Callable[[int], Row | None], anchor: int, stride: int) -> Iterator[Row]:
-    """The rows of the table around the one at `anchor`, in both directions, `stride` bytes apart (0: only that row)."""
-    for step in (stride, -stride) if stride else (1,):
-        for address in range(anchor, anchor + step * (MAX_ROWS if stride else 1), step):
-            entry = row(address)
-            if entry is None:
-                break
-            yield entry
