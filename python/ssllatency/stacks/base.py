@@ -313,6 +313,10 @@ class Stack(Implementation):
     has_symbols: bool = True
     """Whether symbols tell that an image has its functions, or else tables of its own."""
 
+    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
+        """By its mark, where that has its title."""
+        return (self.title, "") if self.title in versions else None
+
     @abstractmethod
     def recognises(self, image: Image) -> bool:
         """Whether the image's functions may be this library's. Of several stacks that recognise it, it is the last one's."""

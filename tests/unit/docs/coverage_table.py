@@ -86,10 +86,10 @@ _ENVOY = f"{_OTHER}/test_envoy.py::test_envoys_own_statistics"
 _ENVOY_LABELS = (_ENVOY, f"{_OTHER}/test_envoy.py::test_ports_and_peers_of_its_clients")
 _BORING = f"{_OTHER}/test_boringssl.py"
 _GNUTLS = f"{_OTHER}/test_gnutls.py"
-_MBED = "live/mbedtls/test_mbedtls_programs.py"
+_MBED = "live/stacks/test_mbedtls_programs.py"
 _NO_KEY_KIND = "of what kind the key is isn't known"
 _NO_CALLBACKS = "what is called through pointers, as a cache of sessions, is *rest*"
-_S2N = "live/s2n/test_s2n.py"
+_S2N = "live/stacks/test_s2n.py"
 _S2N_BY_ACCESSORS = (
     "without the signature, and as far as the program holds the library's accessor for each: a linker leaves out those that"
     " nothing calls"

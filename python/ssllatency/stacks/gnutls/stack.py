@@ -64,10 +64,6 @@ class GnuTls(Stack):
     shows_waits = "gnutls_record_get_direction"
     offers: Mapping[str, Offer] = {}
 
-    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
-        """By its table of errors."""
-        return ("GnuTLS", "") if "GnuTLS" in versions else None
-
     def recognises(self, image: Image) -> bool:
         """By the function that every use of it calls."""
         return image.function("gnutls_handshake") is not None

@@ -98,10 +98,6 @@ class MbedTls(Stack):
     ends_protocol_in_zero = True
     offers: Mapping[str, Offer] = {}
 
-    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
-        """By its table of cipher suites."""
-        return (self.title, "") if self.title in versions else None
-
     def recognises(self, image: Image) -> bool:
         """By the function that every handshake goes through."""
         return image.function("mbedtls_ssl_handshake") is not None

@@ -70,10 +70,6 @@ class S2n(Stack):
     shows_waits = "s2n_errno_location"
     offers: Mapping[str, Offer] = {}
 
-    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
-        """By the name of an error."""
-        return ("s2n-tls", "") if "s2n-tls" in versions else None
-
     def recognises(self, image: Image) -> bool:
         """By the function that every use of it calls."""
         return image.function("s2n_negotiate") is not None

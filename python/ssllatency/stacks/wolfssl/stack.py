@@ -106,10 +106,6 @@ class WolfSsl(Stack):
     shows_waits = "wolfSSL_get_error"
     offers: Mapping[str, Offer] = {}
 
-    def identify(self, versions: Mapping[str, str]) -> tuple[str, str] | None:
-        """By its names of errors."""
-        return ("wolfSSL", "") if "wolfSSL" in versions else None
-
     def recognises(self, image: Image) -> bool:
         """By the functions one of which every use of it calls."""
         return any(image.function(name) is not None for name in ("wolfSSL_accept", "wolfSSL_connect"))

@@ -21,10 +21,10 @@ from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3, Client
 from tests.live.clients.slow import PAUSE_S, slow, slow_to_shake_hands
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, for_peer_ns
 from tests.live.commands.trace import Trace, count, losses, reasons
-from tests.live.mbedtls.program import MbedProgram, mbed_program
 from tests.live.servers.debian import lighttpd
 from tests.live.servers.nginx import Certificate, make_certificate
 from tests.live.servers.s_server import s_server
+from tests.live.stacks.mbedtls_programs import MbedProgram, mbed_program
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""s2n-tls, in programs of Rust."""
