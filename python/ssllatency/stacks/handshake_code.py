@@ -67,11 +67,14 @@ class HandshakeCode:
 
     def transported(self, sites_by_callee: Mapping[Callee, Iterable[int]]) -> Iterator[CallSite]:
         """Those of these calls that something follows in their function."""
-        for callee, sites in sites_by_callee.items():
-            found = list(sites)
-            if not found:
-                self.missing.append(MissingPart(callee.phase, f"{self.library} doesn't call {callee.name}"))
-            yield from (CallSite(callee, site) for site in found if not self.is_last(site))
+        found = {callee: list(sites) for callee, sites in sites_by_callee.items()}
+        for phase in dict.fromkeys(callee.phase for callee in found):
+            callees = [callee for callee in found if callee.phase == phase]
+            if not any(found[callee] for callee in callees):
+                names = " or ".join(callee.name for callee in callees)
+                self.missing.append(MissingPart(phase, f"{self.library} doesn't call {names}"))
+        for callee, sites in found.items():
+            yield from (CallSite(callee, site) for site in sites if not self.is_last(site))
 
     def named(self) -> set[str]:
         """The functions whose call sites are looked for."""

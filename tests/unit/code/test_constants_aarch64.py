@@ -19,7 +19,7 @@ ABOVE, CBZ_NEXT, NOP = 0x54000068, 0xB4000040, 0xD503201F  # b.hi, 12 on; cbz x0
 STORE_X3, LOAD_X3 = 0xF90007E3, 0xF94007E3  # str x3, [sp, #8]; ldr x3, [sp, #8]
 STORE_PAIR, STORE_BESIDE = 0xA90007E0, 0xA90107E0  # stp x0, x1, [sp]; stp x0, x1, [sp, #16]
 STORE_VECTOR, STORE_HALF, TAKES = 0x3D8003E0, 0xB9000FE0, 0x910023E0  # str q0, [sp]; str w0, [sp, #12]; add x0, sp, #8
-MOVK_X2 = 0x72A00182  # movk w2, #12, lsl #16
+MOVK_X2, ADD_W2 = 0x72A00182, 0x11000442  # movk w2, #12, lsl #16; add w2, w2, #1
 
 
 def arguments(*words: int) -> list[tuple[int | None, ...]]:
@@ -31,6 +31,7 @@ def arguments(*words: int) -> list[tuple[int | None, ...]]:
 def test_numbers_and_copies() -> None:
     assert arguments(MOVZ_X2, COPY_X1_X2, CALL, RETURN) == [(None, 0x44, 0x44, None, None)]
     assert arguments(MOVZ_X2, ADD_X2, CALL, RETURN) == [(None, None, 0x45, None, None)]
+    assert arguments(MOVZ_X2, ADD_W2, CALL, RETURN) == [(None, None, 0x45, None, None)]
     assert arguments(MOVZ_X2, LOAD_X2, CALL, RETURN) == [(None, None, None, None, None)]
 
 

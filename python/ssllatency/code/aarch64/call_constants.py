@@ -105,7 +105,7 @@ def made(held: Sequence[int | None], word: int, address: int) -> int | None:
     if word & 0x1F000000 == 0x10000000:  # adr, adrp
         distance = signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
         return (address & ~_PAGE) + (distance << 12) & _MASK if word >> 31 else address + distance & _MASK
-    if word & 0xFF800000 == 0x91000000:  # add, immediate, of 64 bits
+    if word & 0x7F800000 == 0x11000000:  # add, immediate
         return _sum(held, word >> 5 & 31, (word >> 10 & _PAGE) << (12 if word >> 22 & 1 else 0))
     if word & 0x7F800000 == 0x52800000:  # movz
         return (word >> 5 & 0xFFFF) << 16 * (word >> 21 & 3)

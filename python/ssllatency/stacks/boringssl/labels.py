@@ -19,7 +19,7 @@ from ssllatency.code.decode import lines
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress
+from ssllatency.code.values import MASK, Assumptions, FieldPath, LoadedField, SymbolicAddress
 from ssllatency.elf.image import ElfError, Function, Image, Range
 from ssllatency.stacks.boringssl.inspections import inspection_path
 from ssllatency.stacks.boringssl.raised_errors import RaisedErrors, errors_of
@@ -34,24 +34,23 @@ _STORING_FILE, _EXTENSIONS_FILE, _MESSAGES_FILE, _SERVER_FILE = "ssl_asn1", "ext
 
 # Tags of a session's stored form, [1] to [23], as CBB_add_asn1 takes them: a few that only what writes it has as arguments.
 _TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
-# mov w2, #tag, and soon movk w2, #0xa000, lsl #16; the tag lies from the sixth bit up.
-_TAGS_AARCH64 = re.compile(
-    rb"([\x22\x42\x62\x82\xa2\xc2\xe2\x02][\x00-\x03])\x80\x52(?=(?:.{4}){0,3}\x02\0\xb4\x72)", re.DOTALL
-)
+_OF_TAGS_AARCH64 = re.compile(
+    rb"[\0-\x1e]\0\xb4\x72"
+)  # movk register, #0xa000, lsl #16: what makes a tag, or others out of one
 _TAG_CODE = 24  # bytes: the longest of these
 _WRITTEN = {1, 2, 4, 14, 18, 19, 23}
 _GROUP, _SIGNATURE, _PEER_DIGEST = 18, 23, 13
-_TAG = 0xA0000000  # of the fields, as CBB_add_asn1 takes it third
+_TAG, _LARGEST_TAG = 0xA0000000, 31  # of the fields, as CBB_add_asn1 takes it third
 _NEAR = 1 << 16  # bytes between functions of one source file
 _FARTHEST = 8 << 20
 _SETS_TAG = re.compile(r"edx, 0xa00000([01][0-9a-f])")
 _LOADS_WORD = re.compile(r"esi, word ptr \[(?!rsp|rip)(\w+) \+ (\w+)\]")
-_SETS_TAG_AARCH64 = re.compile(r"w2, #(0x[01]?[0-9a-f]|\d)")
 _LOADS_WORD_AARCH64 = re.compile(r"w1, \[(?!sp)(x\d+), #(\w+)\]")
 
 # What returns a server's name, and the kind of name that it is asked for, TLSEXT_NAMETYPE_host_name.
 _GETS_NAME, _HOST_NAME, _LIB = "SSL_get_servername", 0, "ssl_lib"
 _TESTS_SECOND = re.compile(rb"\x85\xf6")  # test %esi, %esi
+_TESTS_SECOND_AARCH64 = re.compile(rb"[\x01\x21\x41\x61\x81\xa1\xc1\xe1][\0-\xff]{2}[\x34\x35]")  # cbz and cbnz w1
 _WITHIN, _LONGEST_GETTER = 16, 96  # bytes from a function's beginning to that test, and of the function
 
 # What stores it: a copy that a function has just made, as it makes those of texts in stored sessions.
@@ -171,17 +170,26 @@ class Labels:
         tags: dict[Range, set[int]] = {}
         for start, code in self._image.code_pieces(_TAG_CODE, within):
             for place, tag in self._tags(code):
-                if bounds := self._image.function_bounds(start + place):
-                    tags.setdefault(bounds, set()).add(tag)
+                if (bounds := self._image.function_bounds(start + place)) and bounds not in tags:
+                    tags[bounds] = set() if tag else {each for used in self._tags_of(bounds).values() for each in used}
+                if bounds:
+                    tags[bounds] |= {tag} - {0}
         return only([function for function, used in tags.items() if used >= _WRITTEN], "write sessions down")
 
     def _tags(self, code: bytes) -> Iterator[tuple[int, int]]:
-        """The places in code at which tags are set, and the tags."""
+        """The places in code at which tags are set, and the tags; 0 where these are made of one another."""
         if self._image.machine == "x86-64":
             yield from ((match.start(), match[1][0]) for match in _TAGS.finditer(code))
         else:
-            for match in _TAGS_AARCH64.finditer(code):
-                yield match.start(), int.from_bytes(match[1], "little") >> 5
+            yield from ((match.start(), 0) for match in _OF_TAGS_AARCH64.finditer(code) if match.start() % 4 == 0)
+
+    def _tags_of(self, function: Range) -> dict[int, set[int]]:
+        """The tags with which a function calls others, by the addresses of the calls."""
+        tags: dict[int, set[int]] = {}
+        for call in self.errors.calls(function):
+            if call.arguments[2] is not None and 0 < call.arguments[2] - _TAG <= _LARGEST_TAG:
+                tags.setdefault(call.address, set()).add(call.arguments[2] - _TAG)
+        return tags
 
     def _word_after(self, function: Range, tag: int) -> int:
         """The offset of the word that is passed on next to each use of the tag; Unplannable if it isn't the same one."""
@@ -189,11 +197,12 @@ class Labels:
         offsets: set[int] = set()
         waits, of_x86 = False, self._image.machine == "x86-64"
         loads, text = ("movzx", _LOADS_WORD) if of_x86 else ("ldrh", _LOADS_WORD_AARCH64)
+        tags = {} if of_x86 else self._tags_of(function)
         for line in lines(self._image.code(start, end - start), start, self._image.machine):
             if of_x86 and (match := _SETS_TAG.search(line.op_str)):
                 waits = int(match[1], 16) == tag
-            elif line.mnemonic == "mov" and (match := _SETS_TAG_AARCH64.fullmatch(line.op_str)):
-                waits = int(match[1], 0) == tag
+            elif line.address in tags:
+                waits = tags[line.address] == {tag}
             elif waits and line.mnemonic == loads and (match := text.fullmatch(line.op_str)):
                 offsets.add(int(match[2], 0))
                 waits = False
@@ -218,12 +227,18 @@ class Labels:
         callees = {callee[0] for function in reading for callee in self.errors.callees(function)}
         limiting = {start: found for start in callees if _LARGEST_MESSAGE in (found := self._follow(start)).results}
         start = only(set(limiting), "functions limit messages")
-        flags = {field.path for field in limiting[start].fields if field.size == 1}
-        server = only({path for path in flags if len(path) == 1}, "bytes tell which side it is")
+        fields = limiting[start].fields
+        flags = {field.path for field in fields if field.size == 1}
+        leading = {field.path[:1] for field in fields if len(field.path) > 1}
+        # Compilers for aarch64 load the bit that tells servers with what lies beside it.
+        sides = {path for path in flags if len(path) == 1} or {
+            field.path for field in fields if len(field.path) == 1 and field.size == _POINTER and field.path not in leading
+        }
+        server = only(sides, "words tell which side it is")
         mode = only(flags - {server}, "bytes tell whether a certificate is asked for")
 
         def may_be_larger(value: int) -> bool:
-            limits = self._follow(start, {server: _ALL_BITS, mode: value}).results
+            limits = self._follow(start, {server: MASK, mode: value}).results
             return any(isinstance(limit, LoadedField) for limit in limits)
 
         larger = [value for value in (0, _VERIFY_PEER, *_OTHER_MODES) if may_be_larger(value)]
@@ -248,11 +263,13 @@ class Labels:
         def writes(path: tuple[int, ...], value: int) -> bool:
             return any(call.arguments[2] == _TAG + _PEER_DIGEST for call in self._follow(start, {path: value}).calls)
 
-        flags = {field.path for field in self._follow(start).fields if len(field.path) == 1 and field.size == 1}
-        decides = [path for path in flags if writes(path, _ALL_BITS) and not writes(path, 0)]
-        bits = [(path, 1 << number) for path in decides for number in range(8) if writes(path, 1 << number)]
-        (path, bit) = only(bits, "bits tell of a digest")
-        return path[0], bit
+        def bits(size: int) -> list[tuple[int, int]]:
+            words = {field.path for field in self._follow(start).fields if len(field.path) == 1 and field.size == size}
+            decides = [path for path in words if writes(path, MASK) and not writes(path, 0)]
+            return [(path[0], number) for path in decides for number in range(8 * size) if writes(path, 1 << number)]
+
+        (offset, number) = only(bits(1) or bits(_POINTER), "bits tell of a digest")  # with what lies beside it, as above
+        return offset + number // 8, 1 << number % 8
 
     # The name.
 
@@ -301,9 +318,12 @@ class Labels:
         within = (min(near)[0] - _NEAR, max(near)[1] + _NEAR) if near else (0, 0)
         if within[1] - within[0] > _FARTHEST:
             raise Unplannable("the functions of ssl_lib.cc lie too far apart")
+        step, tests = (1, _TESTS_SECOND) if self._image.machine == "x86-64" else (4, _TESTS_SECOND_AARCH64)
         for start, code in self._image.code_pieces(_WITHIN, within):
-            for match in _TESTS_SECOND.finditer(code):
+            for match in tests.finditer(code):
                 place = start + match.start()
+                if match.start() % step:
+                    continue
                 bounds = self._image.function_bounds(place)
                 if bounds and place - bounds[0] < _WITHIN and bounds[1] - bounds[0] <= _LONGEST_GETTER:
                     yield bounds[0]

@@ -51,7 +51,8 @@ def signing_function(image: Image, errors: RaisedErrors) -> Function:
     others = pointers - {(0,), method[:1]}  # those to hints, where it may look for what was signed before
     calls = _follow(image, signs, {"r8": _ALGORITHM}, dict.fromkeys(others, 0)).calls
     passed = {call.arguments[_FIFTH] for call in calls if call.target == LoadedField((*method, 0))}
-    if passed != {LoadedField(_ALGORITHM.path, 2)}:
+    # Its 16 bits, or on aarch64 those of the register, of which the callee takes its own.
+    if not passed or not passed <= {LoadedField(_ALGORITHM.path, size) for size in (2, 4)}:
         raise Unplannable("the function that signs isn't seen to pass the algorithm on")
     return Function(_NAME, signs[0], signs[1] - signs[0], FOUND)
 
@@ -177,7 +178,7 @@ def _member_of(image: Image, call: OutgoingCall) -> set[int]:
     """The offset in a stack of its array, where the function that is called returns the member of that number, or NULL."""
     if not isinstance(call.target, int) or not _is_getter(image, call.target):
         return set()
-    results = set(returned(image, call.target, rdi=_HANDSHAKE, rsi=0)) - {0}
+    results = _unless_null(returned(image, call.target, rdi=_HANDSHAKE, rsi=0))
     return {
         field.path[0]
         for field in results
@@ -221,5 +222,10 @@ def getters_of_count(image: Image, targets: Collection[int]) -> set[int]:
     return {
         target
         for target in targets
-        if _is_getter(image, target) and set(returned(image, target, rdi=_HANDSHAKE)) - {0} == {LoadedField((0,))}
+        if _is_getter(image, target) and _unless_null(returned(image, target, rdi=_HANDSHAKE)) == {LoadedField((0,))}
     }
+
+
+def _unless_null(results: Iterable[Value]) -> set[Value]:
+    """The values that a getter returns for what isn't NULL; for NULL clang has it return what it was called with."""
+    return {*results} - {0, _HANDSHAKE}

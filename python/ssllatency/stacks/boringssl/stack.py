@@ -12,7 +12,7 @@ from ssllatency.abi import Outcome, Reason, Wait
 from ssllatency.stacks.base import Codes, Mark
 from ssllatency.stacks.boringssl.offers import OFFERS
 from ssllatency.stacks.openssl.stack import BIO_WAITS, OpenSsl
-from ssllatency.stacks.phases import Callee, Phase, PhaseFunction
+from ssllatency.stacks.phases import Callee, Phase, PhaseFunction, Transport
 
 if TYPE_CHECKING:
     from ssllatency.code.bodies import Bodies
@@ -67,6 +67,8 @@ class BoringSsl(OpenSsl):
         },
     )
     callees = (*OpenSsl.callees, Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3))
+    # The latter since 2025. Without symbols the one that is called has the former's name.
+    transport = (*OpenSsl.transport, Callee(Transport.WAIT_WINDOW, "BIO_write_ex"))
     inlines_handshake = True
     offers = OFFERS
     keeps_name_in_one_place = True

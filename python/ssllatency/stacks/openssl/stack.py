@@ -116,7 +116,7 @@ class OpenSsl(Stack):
         },
     )
     callees: tuple[Callee, ...] = CALLEES
-    transport = TRANSPORT
+    transport: tuple[Callee, ...] = TRANSPORT
     handshake_calls = HandshakeCalls(
         shakes="SSL_do_handshake",
         around=("SSL_accept", "SSL_connect"),

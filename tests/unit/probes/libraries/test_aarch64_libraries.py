@@ -49,7 +49,6 @@ SSL, CRYPTO = ([f"{library}-{series}-arm64" for series in SERIES] for library in
 SAMPLE = 500  # functions of each library
 SIMULATED = re.compile(r"(b|b\.[a-z]+|bl|br|blr|ret|cbz|cbnz|tbz|tbnz|adr|adrp)$")
 CALLED = {"SSL_do_handshake", "SSL_accept", "SSL_connect", "SSL_read", "SSL_write", "SSL_shutdown", "SSL_free"}
-OF_CLIENTS = {"verify_mode", "peer_certificate", "peer_digest"}
 POST_QUANTUM = {name for name in BY_NAME if name.startswith("ml")}
 PROVIDED = {name for name, operation in BY_NAME.items() if operation.providers and operation.library == "libcrypto"}
 MISSING = {
@@ -135,7 +134,7 @@ NETTY = {
 @pytest.mark.slow
 def test_a_boringssl_in_another_library_is_planned(version: str) -> None:
     """That of Netty, with its symbols: what applications call, what tells how it ended, phases, labels and served certificates,
-    as in the same version for x86-64; but whether a client has a certificate."""
+    as in the same version for x86-64."""
     *names, more = NETTY[version]
     inside, other = (Image.open(_of_netty(name, machine)) for name, machine in zip(names, ("aarch_64", "x86_64"), strict=True))
     plan = _plan(inside, False)
@@ -144,9 +143,10 @@ def test_a_boringssl_in_another_library_is_planned(version: str) -> None:
     handshake = plan_handshake(inside)
     same = plan_handshake(other)
     assert plan.offsets == plan_image(other).offsets
-    labels = {name: path for name, path in same.labels.items() if name not in OF_CLIENTS}
-    assert handshake.labels == labels
+    labels = handshake.labels
+    assert labels == same.labels
     assert {"version", "cipher", "group", "resumed", "server_name", "alpn", "sent_certificates", "sent_count"} <= labels.keys()
+    assert {"verify_mode", "peer_certificate", "peer_digest"} <= labels.keys()
     assert _callees(same) - _callees(handshake) == more
     assert _callees(handshake) - _callees(same) == Counter()
     assert handshake.signs
@@ -154,8 +154,8 @@ def test_a_boringssl_in_another_library_is_planned(version: str) -> None:
 
 @pytest.mark.parametrize("version", slow_except(NETTY))
 def test_a_stripped_boringssl_is_found(tmp_path: Path, version: str) -> None:
-    """That of Netty without its symbols: the same functions, sites, phases and labels as with them; but the name that clients
-    ask for, and functions below those that are phases."""
+    """That of Netty without its symbols: the same functions, sites, phases and labels as with them, but for functions below
+    those that are phases."""
     path = _of_netty(NETTY[version][0], "aarch_64")
     named, bare = Image.open(path), Image.open(without_symbols(path, tmp_path / "bare.so"))
     found = found_in(bare)
@@ -172,14 +172,13 @@ def test_a_stripped_boringssl_is_found(tmp_path: Path, version: str) -> None:
     sites = [{each.operation: each.probes for each in plan.operations if each.operation in CALLED} for plan in plans]
     assert sites[0] == sites[1]
     handshakes = plan_handshake(bare), plan_handshake(named)
-    labels = {name: path for name, path in handshakes[1].labels.items() if name != "server_name"}
-    assert handshakes[0].labels == labels
-    assert {"version", "cipher", "group", "resumed", "alpn", "sent_certificates", "sent_count"} <= labels.keys()
+    labels = handshakes[0].labels
+    assert labels == handshakes[1].labels
+    assert {"version", "cipher", "group", "resumed", "server_name", "alpn", "sent_certificates", "sent_count"} <= labels.keys()
     assert _callees(handshakes[1]) - _callees(handshakes[0]) == Counter({"EVP_DigestVerify": 1, "X509_verify_cert": 1})
     assert _callees(handshakes[0]) - _callees(handshakes[1]) == Counter()
     assert handshakes[0].signs == handshakes[1].signs
-    assert file_facts(bare).unfound == ("client_certificate", "sni")
-    assert {"client_certificate", "sni"} <= {part.what for part in handshakes[0].missing}
+    assert file_facts(bare).unfound == ()
 
 
 @pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))
