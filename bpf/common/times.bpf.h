@@ -29,7 +29,14 @@ __noinline int raise_to(__u64 *word, __u64 value)
 	return 0;
 }
 
-__noinline int bucket_of(__u64 duration_ns)
+/* The same; an extreme is rarely a new one, and to ask takes less than a call. */
+static __always_inline void raise_if_less(__u64 *word, __u64 value)
+{
+	if (*(volatile __u64 *)word < value)
+		raise_to(word, value);
+}
+
+static __always_inline __s32 bucket_of(__u64 duration_ns)
 {
 	return duration_ns ? exponential_index(duration_ns) - SSLL_FIRST_BUCKET : -1;
 }
@@ -49,8 +56,8 @@ static __always_inline void raise_extremes(__u64 maximum[2], __u64 minimum[2], _
 	const __u64 mask = (1ULL << SSLL_EXTREME_BITS) - 1;
 	__u64 extreme = duration_ns < mask ? duration_ns : mask, stamp = interval << SSLL_EXTREME_BITS;
 
-	raise_to(&maximum[interval & 1], stamp | extreme);
-	raise_to(&minimum[interval & 1], stamp | (mask - extreme));
+	raise_if_less(&maximum[interval & 1], stamp | extreme);
+	raise_if_less(&minimum[interval & 1], stamp | (mask - extreme));
 }
 
 __noinline int add_time(struct ssll_times *times, __u64 duration_ns)
@@ -60,6 +67,7 @@ __noinline int add_time(struct ssll_times *times, __u64 duration_ns)
 	if (!times)
 		return 0;
 	bucket = bucket_of(duration_ns);
+	asm volatile("" : "+r"(bucket)); /* else the compiler checks another register than the one that it indexes with */
 	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&counters.interval, duration_ns);
 	if (bucket < 0)
 		count(&times->underflow);

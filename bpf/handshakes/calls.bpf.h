@@ -221,11 +221,15 @@ static __always_inline int on_free(__u64 ssl)
 	return handshake ? free_unended(handshake, ssl) : 0;
 }
 
-static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 value)
+/* Whether the call has come back because its job pauses. The state machine doesn't come back then. */
+static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *handshake, __u64 cookie, __u64 value)
 {
-	struct ssll_library *library = library_of(handshake->library);
+	struct ssll_library *library;
 
-	return (__s32)value < 1 && library && is_job_paused(ssl, library);
+	if ((__s32)value >= 1 || is_operation(cookie, SSLL_OPERATION_STATE_MACHINE))
+		return false;
+	library = library_of(handshake->library);
+	return library && is_job_paused(ssl, library);
 }
 
 static __always_inline int on_call_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
@@ -252,7 +256,7 @@ static __always_inline int on_call_exit(const struct pt_regs *ctx, __u64 cookie,
 	if (!handshake || !handshake->depth || --handshake->depth)
 		return 0;
 	judge_split(handshake);
-	close_call(handshake, thread, same_thread, is_paused(call.ssl, handshake, value), now);
+	close_call(handshake, thread, same_thread, is_paused(call.ssl, handshake, cookie, value), now);
 	if (thread && thread->ssl)
 		lose_away(thread);
 	end = continue_or_end(handshake, call.ssl, cookie, value, now);

@@ -322,8 +322,10 @@ static __always_inline bool is_complete(__u64 ssl, __u32 convention, bool succes
 		return convention == SSLL_SSL_HANDSHAKE && success && is_mbedtls_over(ssl, library, true);
 	if (begins_within_call(library) || !read_place(ssl, library, SSLL_PLACE_OF_IN_INIT, &in_init))
 		return convention == SSLL_SSL_HANDSHAKE && success && !awaits_finished(ssl, library);
+	if (in_init)
+		return false;
 	read_place(ssl, library, SSLL_PLACE_OF_HAND_STATE, &reached);
-	return !in_init && reached == OPENSSL_STATE_OK;
+	return reached == OPENSSL_STATE_OK;
 }
 
 /* Not inlined, so that what comes after it is there once. */

@@ -117,13 +117,12 @@ struct ends {
 /* The socket behind a descriptor of this process; NULL where it is none. */
 static __always_inline struct sock *find_socket(__u32 descriptor)
 {
-	struct task_struct___files *task = (void *)bpf_get_current_task();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+	const struct task_struct___files *task = (void *)bpf_get_current_task_btf(); /* read without a helper's call */
+	const struct fdtable *table = task->files->fdt;
+	struct file **files = table->fd, *file = NULL;
 	struct socket *socket;
 
-	if (descriptor >= BPF_CORE_READ(table, max_fds) || bpf_probe_read_kernel(&file, sizeof(file), files + descriptor) ||
-	        !file)
+	if (descriptor >= table->max_fds || bpf_probe_read_kernel(&file, sizeof(file), files + descriptor) || !file)
 		return NULL;
 	if ((BPF_CORE_READ(file, f_inode, i_mode) & KIND_OF_FILE) != SOCKET_FILE)
 		return NULL;
