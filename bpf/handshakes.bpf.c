@@ -141,6 +141,7 @@ SEC("raw_tracepoint/sched_process_exit")
 int at_thread_end(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	lose_call_of_thread();
 	return end_thread((struct task_struct *)ctx->args[0]);
 }
 

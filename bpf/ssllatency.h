@@ -450,7 +450,7 @@ struct ssll_library {
 	__s32 server;
 	__s32 rbio;
 	__s32 wbio;
-	__s32 shutdown; /* s2n-tls: two numbers, up to where output is sent, and written */
+	__s32 shutdown; /* s2n-tls: two numbers, up to where output is sent, and written; wolfSSL: its sides' steps */
 	__s32 state;    /* of the handshake's message flow: 1 after a fatal error; s2n-tls: how many bytes were sent */
 	__s32 bio_flags;
 	__s32 typed;       /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */

@@ -67,6 +67,11 @@ static __always_inline void store_in_overflow(const struct ssll_start_key *key, 
 		count(&counters.unmatched_entries);
 }
 
+static __always_inline bool is_start_of(const struct ssll_start *start, __u64 ssl)
+{
+	return start && start->ssl == ssl;
+}
+
 /* A record at the very place is that of a call which never ended: its frame is gone, for the new one lies there. Unless the
  * call itself may come by `again`. */
 static __always_inline void store_start(const struct ssll_start_key *key, __u64 ssl, bool again)
@@ -76,7 +81,7 @@ static __always_inline void store_start(const struct ssll_start_key *key, __u64 
 
 	if (fits_table(key))
 		slot = find_in_starts(&place);
-	if (again && (slot || bpf_map_lookup_elem(&overflow, key)))
+	if (again && is_start_of(slot ? slot : bpf_map_lookup_elem(&overflow, key), ssl))
 		return;
 	if (slot)
 		count(&counters.unmatched_entries);

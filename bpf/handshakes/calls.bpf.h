@@ -165,7 +165,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	if (handshake->depth && find_open_call(&key)) { /* none is made from the same place before it is back */
 		if (may_cross_again(cookie))
 			return 0; /* it is the same one */
-		close_lost_call(handshake, thread, now);
+		thread->busy_since_ns = 0;
+		close_lost_call(handshake, now);
 	}
 	if (handshake->depth && is_operation(cookie, SSLL_OPERATION_STATE_MACHINE)) /* within a call that is seen itself */
 		return 0;
@@ -190,20 +191,24 @@ static __noinline int free_unended(struct ssll_handshake *handshake, __u64 ssl)
 	struct ssll_thread *thread = lookup_or_init_thread();
 	union handshake_end how = {.ending = SSLL_ENDING_ABANDONED, .end = SSLL_END_NONE};
 	struct ssll_library *library;
+	bool own;
 
 	if (handshake->flags & SSLL_FLAG_ENDED) {
 		forget_handshake(ssl, this_process());
 		return 0;
 	}
-	if (handshake->depth && thread && thread->ssl == ssl) { /* no call frees its own SSL */
-		close_lost_call(handshake, thread, now);
-		thread->ssl = 0;
-	}
-	if (handshake->depth) /* in another thread, which keeps a reference */
-		return 0;
 	library = library_of(handshake->library);
 	if (!library)
 		return 0;
+	own = thread && thread->ssl == ssl;                         /* no call frees its own SSL */
+	if (handshake->depth && !own && counts_references(library)) /* in another thread, which keeps one */
+		return 0;
+	if (own) {
+		thread->busy_since_ns = 0;
+		thread->ssl = 0;
+	}
+	if (handshake->depth)
+		close_lost_call(handshake, now);
 	look_who_left(handshake, ssl);
 	end_wait(handshake, ssl, now);
 	if (read_wanted_side(ssl, library, &how.server))
@@ -219,6 +224,16 @@ static __always_inline int on_free(__u64 ssl)
 	struct ssll_handshake *handshake = find_handshake(ssl, this_process());
 
 	return handshake ? free_unended(handshake, ssl) : 0;
+}
+
+/* The thread that runs is ended, within a call or not. Whoever frees the SSL of such a call finds that it is in none. */
+__noinline int lose_call_of_thread(void)
+{
+	struct ssll_handshake *handshake = current_handshake();
+
+	if (handshake)
+		close_lost_call(handshake, bpf_ktime_get_ns());
+	return 0;
 }
 
 /* Whether the call has come back because its job pauses. The state machine doesn't come back then. */

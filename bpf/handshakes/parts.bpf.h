@@ -185,10 +185,9 @@ __noinline int close_call(
 	return 0;
 }
 
-/* A callback has jumped out of the call that is open in this thread. */
-static __always_inline void close_lost_call(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 now)
+/* The handshake's call doesn't come back: a callback has jumped out of it, or its thread has been ended. */
+static __always_inline void close_lost_call(struct ssll_handshake *handshake, __u64 now)
 {
-	thread->busy_since_ns = 0;
 	close_call(handshake, NULL, true, false, now);
 	handshake->depth = 0;
 	handshake->waiting = SSLL_PART_WAIT_UNKNOWN;

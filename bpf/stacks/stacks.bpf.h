@@ -66,6 +66,13 @@ static __always_inline bool keeps_failing(const struct ssll_library *library)
 	return false;
 }
 
+/* Whether who frees a connection may only give back one of several references, while calls on it go on. */
+static __always_inline bool counts_references(const struct ssll_library *library)
+{
+	return library->stack == SSLL_STACK_OPENSSL || library->stack == SSLL_STACK_BORINGSSL ||
+	       library->stack == SSLL_STACK_GO;
+}
+
 /* Whether the connection says that its handshake is over, so that a call which makes one makes none. Of s2n-tls, whose calls
  * say 0 again then, it has sent something: its handshake is over, or under way. */
 static __always_inline bool has_shaken_hands(__u64 ssl, const struct ssll_library *library)

@@ -54,12 +54,23 @@ static __always_inline struct verdict judge_wolfssl(
 	return *code || returned ? failure(SSLL_END_ERROR, SSLL_REASON_SSL) : closed(SSLL_REASON_ZERO_RETURN);
 }
 
-/* Whether the connection has a code after which the call is to be made again: it was called before. */
+/* Whether a handshake has come further than its beginning; `otherwise` where that can't be read. Not inlined, as its callers
+ * have little stack left. */
+static __noinline bool is_wolfssl_begun(__u64 ssl, const struct ssll_library *library, bool otherwise)
+{
+	__u32 steps = 0;
+
+	return read_int(ssl, library->shutdown, &steps) ? (__u16)steps : otherwise;
+}
+
+/* Whether the connection has a code after which the call is to be made again: it was called before. Unless that is from before
+ * it was cleared: wolfSSL_clear leaves the code. */
 static __always_inline bool is_wolfssl_under_way(__u64 ssl, const struct ssll_library *library)
 {
 	__u32 code = 0;
 
-	return read_rwstate(ssl, library, &code) && judge_wolfssl(ssl, -1, &code, library).outcome == SSLL_RETRY;
+	return read_rwstate(ssl, library, &code) && judge_wolfssl(ssl, -1, &code, library).outcome == SSLL_RETRY &&
+	       is_wolfssl_begun(ssl, library, true);
 }
 
 /* Whether the handshake is done; `otherwise` where that can't be read. */

@@ -25,9 +25,9 @@ _Fields = dict[tuple[int, ...], int]
 
 def connection_offsets(image: Image) -> dict[str, int]:
     """Byte offsets by the names of SslOffsets: "rwstate", of the code that says why the last call didn't succeed; "server", of
-    which the bits "server_bits" are 0 in a server; and "state", of the byte that says how far the handshake is. Empty for an
-    image that isn't wolfSSL."""
-    return {**_error(image), **_side(image), **_state(image)}
+    which the bits "server_bits" are 0 in a server; "state", of the byte that says how far the handshake is; and "shutdown", of
+    two bytes that are both 0 as it begins. Empty for an image that isn't wolfSSL."""
+    return {**_error(image), **_side(image), **_state(image), **_steps(image)}
 
 
 def label_paths(image: Image) -> dict[str, FieldPath]:
@@ -152,3 +152,16 @@ def _state(image: Image) -> dict[str, int]:
         if field.size == 1 and ways[1] > ways[0] == ways[2]:
             found.append(field.path)
     return {"state": found[0][0]} if len(found) == 1 else {}
+
+
+def _steps(image: Image) -> dict[str, int]:
+    """The bytes with a client's and a server's next step, beside each other, in which wolfSSL_SSL_in_connect_init sees whether
+    a handshake has begun and isn't over."""
+    accessor = "wolfSSL_SSL_in_connect_init"
+    begun = [field.path[0] for field in _own_fields(image, accessor) if field.size == 1 and _tells_step(image, accessor, field)]
+    return {"shutdown": begun[0]} if len(begun) == 2 and begun[1] == begun[0] + 1 else {}
+
+
+def _tells_step(image: Image, accessor: str, field: LoadedField) -> bool:
+    before, begun, over = (_returns(image, accessor, {field.path: step}, 1) for step in (0, 1, 0xFF))
+    return begun > before == over

@@ -51,7 +51,8 @@ def test_it_is_recognised_with_its_version(image: Image) -> None:
 
 def test_its_connection_is_read_by_its_accessors(image: Image) -> None:
     offsets = connection_offsets(image)
-    assert offsets.keys() == {"rwstate", "server", "server_bits", "state"}
+    assert offsets.keys() == {"rwstate", "server", "server_bits", "state", "shutdown"}
+    assert 0 < offsets["shutdown"] - offsets["state"] < 8  # options beside each other
     assert offsets["server_bits"] == 0x180
     paths = label_paths(image)
     assert paths.keys() == LABELS
