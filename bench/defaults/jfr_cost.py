@@ -41,7 +41,7 @@ A server of Java's own TLS (JSSE), each connection in a thread of its own, and a
 CPU to itself and a key on P-256, under wrk on another CPU with a connection for each request, four at a time. `handshakes --jfr
 -p PID` records in the first, `handshakes -p PID` traces the second, for {seconds:g} s, between two times as long without it,
 {pairs} times in turn. The figures are the server's own CPU time for a connection (95 % intervals in parentheses): what the
-command added, and how many times the cost without it is that with it. It is divided by that of a twin meanwhile, which does the
+command added, and the cost with it by that without. It is divided by that of a twin meanwhile, which does the
 same work on the same CPU and isn't looked at: what a busy host takes from one it takes from the other. *{again}* is no tracing
 measured as if it were a command: what lies within its interval can't be told from none.
 

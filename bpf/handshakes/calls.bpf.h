@@ -206,6 +206,9 @@ static __noinline int free_unended(struct ssll_handshake *handshake, __u64 ssl)
 	if (own) {
 		thread->busy_since_ns = 0;
 		thread->ssl = 0;
+	} else if (handshake->depth) { /* what this thread does says nothing of the phase that is open in the other */
+		handshake->flags |= SSLL_FLAG_UNATTRIBUTED;
+		handshake->phase = 0;
 	}
 	if (handshake->depth)
 		close_lost_call(handshake, now);
@@ -226,12 +229,17 @@ static __always_inline int on_free(__u64 ssl)
 	return handshake ? free_unended(handshake, ssl) : 0;
 }
 
-/* The thread that runs is ended, within a call or not. Whoever frees the SSL of such a call finds that it is in none. */
+/*
+ * The thread that runs is ended, within a call or not. Whoever frees the SSL of such a call finds then that it is in none.
+ * Before Linux 6.16 the kernel says so only after it has woken who waits for the thread: by then another connection may lie at
+ * the SSL, whose handshake has begun since the thread's call did.
+ */
 __noinline int lose_call_of_thread(void)
 {
-	struct ssll_handshake *handshake = current_handshake();
+	struct ssll_thread *thread = find_thread();
+	struct ssll_handshake *handshake = handshake_of_thread(thread);
 
-	if (handshake)
+	if (handshake && thread && handshake->began_ns <= thread->call.at_ns)
 		close_lost_call(handshake, bpf_ktime_get_ns());
 	return 0;
 }

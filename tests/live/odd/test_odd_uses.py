@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,8 @@ from tests.live.servers.nginx import Certificate, make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 SOURCE = Path(__file__).with_name("odd.c")
+TIMEOUT_S = 120.0  # for all that a program does
+_NUMBERS = 6  # that it says
 WAYS = ("cleared", "torn", "jumped", "again", "nested", "threads")
 
 
@@ -51,7 +54,9 @@ class Odd:
         assert self.process.stdout
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return [int(word) for word in self.process.stdout.readline().split()]
+        told = [int(word) for word in self.process.stdout.readline().split()]
+        assert len(told) == _NUMBERS
+        return told
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +80,14 @@ def started(program: Path, way: str, pair: Certificate) -> Iterator[Odd]:
     """One that waits to be told to go, until the end of the block."""
     command = [program, way, pair.certificate, pair.key]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        hangs = threading.Timer(TIMEOUT_S, process.kill)
+        hangs.start()
         try:
             assert process.stdout
             assert process.stdout.readline() == "ready\n"
             yield Odd(process)
         finally:
+            hangs.cancel()
             process.kill()
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -216,25 +217,37 @@ def test_a_program_that_sigquit_would_end_gets_none() -> None:
         process.kill()
 
 
-def test_a_recording_that_the_jvm_doesnt_speak_of_is_stopped(tmp_path: Path) -> None:
-    """It may begin after nobody waits for it any more."""
-    lines = list[str]()
+@pytest.mark.parametrize("gone", [False, True], ids=["refused", "command-gone"])
+def test_a_recording_that_isnt_known_to_have_begun_is_stopped(tmp_path: Path, *, gone: bool) -> None:
+    """It may begin after nobody waits for it any more: where the JVM says nothing of it, and where the command has ended before
+    it says anything."""
+    lines, (told, telling) = list[str](), os.pipe()
 
     def answer() -> None:
+        connections = list[socket.socket]()
         for _ in range(2):
-            connection, _ = listening.accept()
-            with connection:
-                lines.append(connection.recv(4096).split(b"\0")[2].decode())
+            connection, _ = listening.accept()  # which ends the thread where nobody comes
+            connections.append(connection)
+            lines.append(connection.recv(4096).split(b"\0")[2].decode())
+            if not gone or len(lines) == 2:
+                connection.close()
+        connections[0].close()
 
+    if gone:
+        os.close(telling)
     with jvm(tmp_path, os.getpid()) as target, socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "tmp/.java_pid1"))
         listening.listen()
+        listening.settimeout(10)
         answering = threading.Thread(target=answer)
         answering.start()
-        with pytest.raises(SsllatencyError, match="refused the command"):
-            _start(target, "ours", "duration=1s")
+        with pytest.raises(SsllatencyError, match="didn't answer" if gone else "refused the command"):
+            _start(target, "ours", told, "duration=1s")
         answering.join()
     assert lines == ["JFR.start name=ours duration=1s", "JFR.stop name=ours"]
+    os.close(told)
+    if not gone:
+        os.close(telling)
 
 
 def test_a_signal_ends_the_wait_for_a_jvm() -> None:
@@ -244,7 +257,7 @@ def test_a_signal_ends_the_wait_for_a_jvm() -> None:
     try:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            recording.has_begun()
+            recording.has_begun(time.monotonic() + 10)
         assert signal.sigtimedwait({signal.SIGINT}, 0)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

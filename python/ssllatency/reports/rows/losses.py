@@ -73,7 +73,7 @@ def _of_counts(handshakes: Handshakes) -> Iterator[str]:
         yield f"Handshakes whose beginning was not seen, and that aren't counted: {handshakes.partial}."
     if handshakes.inspections:
         inspections = counted(handshakes.inspections, "connection")
-        yield f"No handshakes, and not counted: {inspections} of BoringSSL's by which quiche only looks into a ClientHello."
+        yield f"Not counted as handshakes: {inspections} of BoringSSL's that quiche made only to parse a ClientHello."
     yield from _full_queues(handshakes)
 
 

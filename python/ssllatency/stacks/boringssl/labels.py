@@ -60,7 +60,7 @@ _SOON = 10  # instructions
 
 # openssl/ssl.h: SSL_R_EXCESSIVE_MESSAGE_SIZE, and the largest message of a handshake that has no certificates in it.
 _EXCESSIVE_SIZE, _LARGEST_MESSAGE = 150, 0x4000
-_VERIFY_PEER, _OTHER_MODES, _ALL_BITS = 1, (2, 4), 0xFF
+_VERIFY_PEER, _OTHER_MODES = 1, (2, 4)
 
 # IANA's numbers of extensions, and the functions of a row: what a client adds and parses, what a server parses and adds.
 _SERVER_NAME, _PROTOCOL, _QUIC_PARAMETERS = 0, 16, 57

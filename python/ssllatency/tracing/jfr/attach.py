@@ -22,10 +22,11 @@ from ssllatency.data_class import dataclass
 from ssllatency.errors import SsllatencyError
 from ssllatency.host.kernel_text import kernel_fields
 from ssllatency.safe_open import handle_below
+from ssllatency.stopping import readable
 from ssllatency.targets.opt_out import opt_out_reason
 from ssllatency.targets.processes import PROC
 
-_ANSWERS_S = 10.0  # how long the JVM may take to listen, and for a command that takes no work
+_ANSWERS_S = 10.0  # how long the JVM may take to listen, and for a command that it answers at once
 _LOOK_S = 0.05
 _MOST_ANSWERED = 1 << 20
 _MOST_OF_FIRST = 1024  # bytes of an argument
@@ -70,14 +71,13 @@ def open_jvm(pid: int, proc: Path = PROC) -> Jvm:
     return Jvm(pid, int(inner), int(fields["Uid"].split()[1]), int(fields["Gid"].split()[1]), root, process)
 
 
-def command(jvm: Jvm, line: str, most_s: float = _ANSWERS_S) -> str:
+def command(jvm: Jvm, line: str, most_s: float = _ANSWERS_S, told: int | None = None) -> str:
     """Return what the JVM answers to a line for jcmd, cut where it is long. SsllatencyError where it doesn't within so many
-    seconds, or it failed; it may carry it out all the same, later."""
+    seconds, or before the descriptor `told` can be read, or where it failed; it may carry it out all the same, later."""
     with _connected(jvm) as connection:
-        connection.settimeout(most_s)
         try:
             connection.sendall(_request(line))
-            answer = _answer(connection, time.monotonic() + most_s)
+            answer = _answer(connection, time.monotonic() + most_s, told)
         except OSError as error:
             raise SsllatencyError(f"The JVM {jvm.pid} didn't answer ({error.strerror or 'it took too long'}).") from None
     status, _, text = answer.partition("\n")
@@ -99,9 +99,14 @@ def _request(line: str) -> bytes:
     return b"1\0" + words + b"\0\0" if len(line) <= _MOST_OF_FIRST else b"2\0%d\0" % len(words) + words
 
 
-def _answer(connection: socket.socket, until_s: float) -> str:
-    pieces, size = list[bytes](), 0
-    while size < _MOST_ANSWERED and time.monotonic() < until_s and (piece := connection.recv(4096)):
+def _answer(connection: socket.socket, until_s: float, told: int | None) -> str:
+    """TimeoutError where it isn't there in time."""
+    descriptors, pieces, size = [connection.fileno(), *([] if told is None else [told])], list[bytes](), 0
+    while size < _MOST_ANSWERED:
+        if readable(descriptors, max(0.0, until_s - time.monotonic())) != {connection.fileno()}:
+            raise TimeoutError
+        if not (piece := connection.recv(4096)):
+            break
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces).decode(errors="replace")

@@ -29,7 +29,7 @@ from ssllatency.tracing.planning.confinement import confine, limit
 
 STOP, OLDEST = b"s", 17
 _WORKS_S = 60.0  # how long a JVM that lacks processors may take to begin a recording, and to end one
-_SPARE_S = 60  # how long after its time a recording ends by itself, if nobody stops it
+_SPARE_S = 180  # how long after its time a recording ends by itself, if nobody stops it: it waits for those that begin later
 _MOST_BYTES = 128 << 20  # of a recording: what is older goes, and the report says so
 _PROCESSOR_S = 120
 _PR_SET_NO_NEW_PRIVS = 38
@@ -65,7 +65,7 @@ def _work(jvm: Jvm, told: int, saying: int, duration_s: float) -> None:
     name = f"ssllatency-{token_hex(16)}"
     path = f"/tmp/{name}.jfr"
     try:
-        _start(jvm, name, f"settings=none maxsize={_MOST_BYTES} duration={int(duration_s) + _SPARE_S}s filename={path}"
+        _start(jvm, name, told, f"settings=none maxsize={_MOST_BYTES} duration={int(duration_s) + _SPARE_S}s filename={path}"
                           f" {settings(timed=timed)}")  # fmt: skip
         started_ns = time.time_ns()
         _say(saying, {"started": release})
@@ -80,12 +80,12 @@ def _work(jvm: Jvm, told: int, saying: int, duration_s: float) -> None:
         _say(saying, {"recording": _read(data, jvm.pid, release, started_ns, timed=timed)})
 
 
-def _start(jvm: Jvm, name: str, options: str) -> None:
+def _start(jvm: Jvm, name: str, told: int, options: str) -> None:
     """Has the JVM record under this name. It says so in words only: whether it does is seen in its list of recordings. Where
-    that isn't known it is told to stop, which it does after it has begun."""
+    that isn't known, or the command is gone by then, it is told to stop, which it does after it has begun."""
     line = f"JFR.start name={name} {options}"
     try:
-        answer = command(jvm, line, _WORKS_S)
+        answer = command(jvm, line, _WORKS_S, told)
         if name not in command(jvm, "JFR.check"):
             raise refused(jvm, line, answer)
     except SsllatencyError:

@@ -27,7 +27,7 @@ from ssllatency.units import counted
 _JVM = "libjvm.so"
 _MOST_JVMS = 32
 _MOST_SAID = 1 << 20
-_SAYS_S, _READS_S = 120.0, 180.0  # how long a helper may take to begin, and to read what was recorded
+_SAYS_S, _READS_S = 120.0, 180.0  # how long all helpers together may take to begin, and one to read what was recorded
 _ENDS_S, _LOOK_S = 30.0, 0.02  # all helpers together to end, and how often it is looked whether one has
 
 
@@ -64,9 +64,10 @@ class JvmRecording:
             os.close(told)
             os.close(saying)
 
-    def has_begun(self) -> bool:
-        """Waits until the JVM records, or has said why not. KeyboardInterrupt where a signal asks for the end meanwhile."""
-        return self._line(_SAYS_S, stoppable=True).optional("started") is not None
+    def has_begun(self, until_s: float) -> bool:
+        """Waits until the JVM records, or has said why not, at most until this time by time.monotonic(). KeyboardInterrupt
+        where a signal asks for the end meanwhile."""
+        return self._line(until_s, stoppable=True).optional("started") is not None
 
     def stop(self) -> None:
         """Tells the helper to end it."""
@@ -75,7 +76,7 @@ class JvmRecording:
 
     def read(self) -> FlightRecording | None:
         """The recording; None where that can't be had, as `error` says then."""
-        line = self._line(_READS_S).optional("recording")
+        line = self._line(time.monotonic() + _READS_S).optional("recording")
         if line is None:
             return None
         if isinstance(line.value, str):
@@ -109,11 +110,10 @@ class JvmRecording:
                 return
             time.sleep(_LOOK_S)
 
-    def _line(self, most_s: float, *, stoppable: bool = False) -> HelperField:
+    def _line(self, until_s: float, *, stoppable: bool = False) -> HelperField:
         """The next line of the helper's; an empty one where there is none, with the reason in `error`."""
-        until = time.monotonic() + most_s
         while b"\n" not in self._said and len(self._said) < _MOST_SAID:
-            ready = (wait_for if stoppable else readable)([self._hearing], max(0.0, until - time.monotonic()))
+            ready = (wait_for if stoppable else readable)([self._hearing], max(0.0, until_s - time.monotonic()))
             if stoppable:
                 end_if_asked()
             piece = os.read(self._hearing, 1 << 16) if ready else b""
@@ -143,7 +143,8 @@ def record(selection: Selection, duration_s: float) -> Snapshot:
                     recording.start(duration_s)
             except SsllatencyError as error:
                 recording.error = str(error)
-        begun = [recording for recording in recordings if not recording.error and recording.has_begun()]
+        until_s = time.monotonic() + _SAYS_S
+        begun = [recording for recording in recordings if not recording.error and recording.has_begun(until_s)]
         problems = [recording.error for recording in recordings if recording.error]
         if not begun:
             raise SsllatencyError(" ".join(dict.fromkeys(problems)))
