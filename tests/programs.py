@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,11 @@ def needed(*names: str) -> list[str]:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     return [place for place in found.values() if place]
+
+
+def java_machines() -> list[Path]:
+    """The Java virtual machines, where Debian installs each."""
+    return sorted({java.resolve() for java in Path("/usr/lib/jvm").glob("*/bin/java")})
 
 
 def path(name: str) -> str:

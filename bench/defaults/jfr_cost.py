@@ -16,6 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
+from tests.programs import java_machines
+
 from bench.defaults import servers
 from bench.defaults.added import ByCommand, in_ns, table_of_added
 from bench.defaults.runs import TARGET
@@ -28,7 +30,6 @@ from bench.page import machine
 
 WHAT = "a full handshake"
 LOAD = (*CLOSE_EACH, "-c4")  # few at a time: each is a thread of the JVM, beside which its other threads are to get along
-MACHINES = Path("/usr/lib/jvm")
 PAGE = """\
 # What the Flight Recorder costs Java servers
 
@@ -54,10 +55,10 @@ them it compiles anew. Older ones only tell of each handshake. The thread that w
 
 def _java() -> dict[str, Path]:
     """The Java virtual machines by their releases. BenchError where there is none."""
-    found = sorted({java.resolve() for java in MACHINES.glob("*/bin/java")})
+    found = {_release(java): java for java in java_machines()}
     if not found:
-        raise BenchError(f"there is no Java in {MACHINES}: apt-get install default-jdk-headless.")
-    return {_release(java): java for java in found}
+        raise BenchError("there is no Java: apt-get install default-jdk-headless.")
+    return found
 
 
 def _release(java: Path) -> str:

@@ -88,7 +88,7 @@ static __always_inline bool has_shaken_hands(__u64 ssl, const struct ssll_librar
 /* Whether a call that has succeeded leaves the peer's last message to a later one, as where there is early data. */
 static __always_inline bool awaits_finished(__u64 ssl, const struct ssll_library *library)
 {
-	return library->stack == SSLL_STACK_WOLFSSL && !is_wolfssl_done(ssl, library, true);
+	return library->stack == SSLL_STACK_WOLFSSL && !may_wolfssl_be_done(ssl, library);
 }
 
 /* Whether a connection's version is only a wish of this side's until a cipher suite is chosen. */

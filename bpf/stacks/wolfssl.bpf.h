@@ -54,13 +54,13 @@ static __always_inline struct verdict judge_wolfssl(
 	return *code || returned ? failure(SSLL_END_ERROR, SSLL_REASON_SSL) : closed(SSLL_REASON_ZERO_RETURN);
 }
 
-/* Whether a handshake has come further than its beginning; `otherwise` where that can't be read. Not inlined, as its callers
- * have little stack left. */
-static __noinline bool is_wolfssl_begun(__u64 ssl, const struct ssll_library *library, bool otherwise)
+/* Whether a handshake has come further than its beginning, or that can't be read. Not inlined, as its callers have little stack
+ * left. */
+static __noinline bool may_wolfssl_have_begun(__u64 ssl, const struct ssll_library *library)
 {
 	__u32 steps = 0;
 
-	return read_int(ssl, library->shutdown, &steps) ? (__u16)steps : otherwise;
+	return !read_int(ssl, library->shutdown, &steps) || (__u16)steps;
 }
 
 /* Whether the connection has a code after which the call is to be made again: it was called before. Unless that is from before
@@ -70,15 +70,15 @@ static __always_inline bool is_wolfssl_under_way(__u64 ssl, const struct ssll_li
 	__u32 code = 0;
 
 	return read_rwstate(ssl, library, &code) && judge_wolfssl(ssl, -1, &code, library).outcome == SSLL_RETRY &&
-	       is_wolfssl_begun(ssl, library, true);
+	       may_wolfssl_have_begun(ssl, library);
 }
 
-/* Whether the handshake is done; `otherwise` where that can't be read. */
-static __always_inline bool is_wolfssl_done(__u64 ssl, const struct ssll_library *library, bool otherwise)
+/* Whether the handshake is done, or that can't be read. */
+static __always_inline bool may_wolfssl_be_done(__u64 ssl, const struct ssll_library *library)
 {
 	__u32 state = 0;
 
-	return read_int(ssl, library->state, &state) ? (__u8)state == WOLFSSL_HANDSHAKE_DONE : otherwise;
+	return !read_int(ssl, library->state, &state) || (__u8)state == WOLFSSL_HANDSHAKE_DONE;
 }
 
 /* Whether a handshake begins no more: it is done, or was before the server asked a client for its certificate, which the client

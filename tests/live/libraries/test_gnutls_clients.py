@@ -6,7 +6,6 @@ from __future__ import annotations
 import socket
 import struct
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests import programs
+from tests.live.clients.accepting import accepting
 from tests.live.clients.counted import TIMEOUT_S
 from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
 from tests.live.servers.nginx import Certificate, make_certificate
@@ -42,28 +42,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 @contextmanager
 def answering(answer: bytes | None) -> Iterator[int]:
     """A server that answers each ClientHello with this, and closes; with a reset where there is no answer. Its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    if answer is None:
-                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    else:
-                        connection.sendall(answer)
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        if answer is None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            connection.sendall(answer)
 
-        serving = threading.Thread(target=serve, daemon=True)
-        serving.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            serving.join(TIMEOUT_S)
+    with accepting(serve) as port:
+        yield port
 
 
 def wget(port: int) -> str:

@@ -9,7 +9,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,15 +18,17 @@ from typing import Any
 import pytest
 
 from tests import schema
+from tests.live.clients.accepting import accepting
 from tests.live.clients.bad import unknown_ca
-from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3, Client
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.commands.trace import PROGRAM
 from tests.live.servers import embedded
 from tests.live.servers.nginx import Certificate, free_ports, make_certificate
+from tests.programs import java_machines
 from tests.waiting import wait_for
 
 TIMES = 6
-RUN_TIMES = sorted({java.resolve() for java in Path("/usr/lib/jvm").glob("*/bin/java")})  # where Debian installs each
+RUN_TIMES = java_machines()
 PROGRAMS = Path(embedded.__file__).parent / "java"
 SERVER, CLIENT = PROGRAMS / "JsseServer.java", PROGRAMS / "JsseClient.java"
 OPTIONS = ("-Xmx128m", "-XX:TieredStopAtLevel=1")
@@ -138,25 +139,13 @@ def closing_at_once(pair: Certificate) -> Iterator[int]:
     """A server of OpenSSL's that shakes hands with one client after another and closes; its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                connection.settimeout(TIMEOUT_S)
-                with connection, suppress(OSError):
-                    context.wrap_socket(connection, server_side=True).unwrap()
+    def serve(connection: socket.socket) -> None:
+        with suppress(OSError):
+            context.wrap_socket(connection, server_side=True).unwrap()
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join(TIMEOUT_S)
+    with accepting(serve) as port:
+        yield port
 
 
 @contextmanager

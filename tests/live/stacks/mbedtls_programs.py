@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,20 +10,15 @@ from pathlib import Path
 
 from tests.fixtures.mbedtls import Build
 from tests.live.servers.nginx import Certificate
+from tests.live.stacks.telling import TellingProgram, running
 from tests.waiting import wait_for
 
 
 @dataclass(frozen=True)
-class MbedProgram:
-    """One at work, which makes handshakes in its `mode`; the first line of its `output` is a server's port."""
+class MbedProgram(TellingProgram):
+    """One that makes handshakes in its `mode`; the first line of its `output` is a server's port."""
 
     mode: str
-    process: subprocess.Popen[bytes]
-    output: Path
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
 
     @property
     def port(self) -> int:
@@ -43,25 +36,12 @@ class MbedProgram:
         assert len(found) == number
         return found
 
-    def connect(self, times: int) -> None:
-        """Has a client make so many connections."""
-        assert self.process.stdin
-        self.process.stdin.write(b"\n" * times)
-        self.process.stdin.flush()
-
 
 @contextmanager
 def mbed_program(build: Build, pair: Certificate, mode: str, folder: Path, port: int | None = None) -> Iterator[MbedProgram]:
     """One that is ready, until the end of the block: a server, or a client of the server at `port`."""
     output = folder / f"{build.program.name}-{mode}"
-    environment = {**os.environ, **({"LD_LIBRARY_PATH": str(build.libraries)} if build.libraries else {})}
+    environment = {"LD_LIBRARY_PATH": str(build.libraries)} if build.libraries else {}
     command = [build.program, pair.certificate, pair.key, mode, *([str(port)] if port else [])]
-    with (
-        output.open("wb") as file,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, env=environment) as process,
-    ):
-        try:
-            wait_for(lambda: output.read_text().endswith("\n"))
-            yield MbedProgram(mode, process, output)
-        finally:
-            process.kill()
+    with running(command, output, environment) as process:
+        yield MbedProgram(process, output, mode)

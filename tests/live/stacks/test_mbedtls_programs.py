@@ -219,7 +219,7 @@ def test_handshakes_of_clients_are_theirs(version: str, pair: Certificate, tmp_p
         options = ("--role", "client", "--by", "version,port,role")
         with Shakes(trusting.pid, strict.pid, options=options) as shakes:
             for client in (trusting, strict):
-                client.connect(TIMES)
+                client.ask(TIMES)
                 client.told(TIMES)
         assert (trusting.told(TIMES), strict.told(TIMES)) == ([0] * TIMES, [0x2700] * TIMES)
     assert endings(shakes.document) == {"success": TIMES, "failure": TIMES}

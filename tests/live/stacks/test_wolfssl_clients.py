@@ -6,14 +6,13 @@ from __future__ import annotations
 import socket
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.live.clients.counted import TIMEOUT_S
+from tests.live.clients.accepting import accepting
 from tests.live.clients.slow import PAUSE_S
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, for_peer_ns, labels_of
 from tests.live.commands.trace import Trace, losses
@@ -186,31 +185,19 @@ def asking_later(pair: Certificate, trusted: Path) -> Iterator[tuple[int, list[b
     made.verify_mode, made.post_handshake_auth = ssl.CERT_REQUIRED, True
     shown: list[bool] = []
 
-    def serve() -> None:
-        while True:
-            try:
-                plain = listening.accept()[0]
-            except OSError:
-                return
-            plain.settimeout(TIMEOUT_S)
-            with made.wrap_socket(plain, server_side=True) as tls:
-                assert tls.recv(64) == b"hello\n"
-                assert not tls.getpeercert()
-                tls.verify_client_post_handshake()
-                tls.sendall(b"who are you?")
-                assert tls.recv(64) == b"hello\n"
-                shown.append(bool(tls.getpeercert()))
-                with tls.unwrap():
-                    pass
+    def serve(plain: socket.socket) -> None:
+        with made.wrap_socket(plain, server_side=True) as tls:
+            assert tls.recv(64) == b"hello\n"
+            assert not tls.getpeercert()
+            tls.verify_client_post_handshake()
+            tls.sendall(b"who are you?")
+            assert tls.recv(64) == b"hello\n"
+            shown.append(bool(tls.getpeercert()))
+            with tls.unwrap():
+                pass
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        serving = threading.Thread(target=serve, daemon=True)
-        serving.start()
-        try:
-            yield listening.getsockname()[1], shown
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            serving.join(TIMEOUT_S)
+    with accepting(serve) as port:
+        yield port, shown
 
 
 @pytest.mark.parametrize("way", [(), ("nonblocking",)], ids=["blocking", "nonblocking"])

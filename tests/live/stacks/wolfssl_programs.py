@@ -3,28 +3,20 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fixtures import wolfssl
 from tests.live.servers.nginx import Certificate
+from tests.live.stacks.telling import TellingProgram, running
 from tests.waiting import wait_for
 
 
 @dataclass(frozen=True)
-class WolfProgram:
-    """A running one: its process, and what it has written."""
-
-    process: subprocess.Popen[bytes]
-    output: Path
-
-    @property
-    def pid(self) -> int:
-        """The process to trace."""
-        return self.process.pid
+class WolfProgram(TellingProgram):
+    """One of the two."""
 
     @property
     def port(self) -> int:
@@ -33,10 +25,8 @@ class WolfProgram:
 
     def connect(self, times: int) -> list[list[str]]:
         """Has a client make so many connections; what it tells of them."""
-        assert self.process.stdin
         before = len(self._lines())
-        self.process.stdin.write(b"\n" * times)
-        self.process.stdin.flush()
+        self.ask(times)
         return self.told(before + times)[before:]
 
     def told(self, number: int) -> list[list[str]]:
@@ -54,8 +44,9 @@ class WolfProgram:
 def wolfssl_server(pair: Certificate, folder: Path, *options: str, built_in: bool = False) -> Iterator[WolfProgram]:
     """Serves until the end of the block, with some of the options that server.c names."""
     program = wolfssl.build("server", folder, built_in=built_in)
-    with _running([program, pair.certificate, pair.key, *options], folder / "server-output") as server:
-        yield server
+    output = folder / "server-output"
+    with running([program, pair.certificate, pair.key, *options], output) as process:
+        yield WolfProgram(process, output)
 
 
 @contextmanager
@@ -65,18 +56,5 @@ def wolfssl_client(
     """One that has made no connection yet, with this certificate of its own and some of the options that client.c names."""
     program = wolfssl.build("client", folder, built_in=built_in)
     output = folder / "-".join(("client-output", str(port), *options))
-    with _running([program, pair.certificate, pair.key, str(port), trusted, *options], output) as client:
-        yield client
-
-
-@contextmanager
-def _running(command: Sequence[str | Path], output: Path) -> Iterator[WolfProgram]:
-    with (
-        output.open("wb") as file,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file) as process,
-    ):
-        try:
-            wait_for(lambda: output.read_text().endswith("\n"))
-            yield WolfProgram(process, output)
-        finally:
-            process.kill()
+    with running([program, pair.certificate, pair.key, str(port), trusted, *options], output) as process:
+        yield WolfProgram(process, output)

@@ -272,14 +272,9 @@ def _complement(evaluation: X86Evaluation, state: PathState, instruction: Any) -
 
 def _compare(evaluation: X86Evaluation, state: PathState, instruction: Any) -> None:
     left, right = (evaluation.read(state, instruction, operand) for operand in instruction.operands)
-    state.flags = None
-    tests = instruction.mnemonic == "test"
-    if isinstance(left, int) and isinstance(right, int):
-        size = instruction.operands[0].size
-        state.flags = ComparisonFlags(left & right, 0, size) if tests else ComparisonFlags(left, right, size)
-    elif not tests and _GUARD in (left, right):
-        state.flags = _compared(left, right, instruction.operands[0].size)
-    elif isinstance(left, LoadedField) and right == (left if tests else 0):
+    tests, size = instruction.mnemonic == "test", instruction.operands[0].size
+    state.flags = _compared(masked(left, right), 0, size) if tests else _compared(left, right, size)
+    if state.flags is None and isinstance(left, LoadedField) and right == (left if tests else 0):
         state.flags = left
 
 

@@ -34,9 +34,8 @@ _STORING_FILE, _EXTENSIONS_FILE, _MESSAGES_FILE, _SERVER_FILE = "ssl_asn1", "ext
 
 # Tags of a session's stored form, [1] to [23], as CBB_add_asn1 takes them: a few that only what writes it has as arguments.
 _TAGS = re.compile(rb"\xba([\x01-\x1f])\0\0\xa0")  # mov $tag, %edx
-_OF_TAGS_AARCH64 = re.compile(
-    rb"[\0-\x1e]\0\xb4\x72"
-)  # movk register, #0xa000, lsl #16: what makes a tag, or others out of one
+# movk register, #0xa000, lsl #16: what makes a tag, of which others may be made.
+_OF_TAGS_AARCH64 = re.compile(rb"[\0-\x1e]\0\xb4\x72")
 _TAG_CODE = 24  # bytes: the longest of these
 _WRITTEN = {1, 2, 4, 14, 18, 19, 23}
 _GROUP, _SIGNATURE, _PEER_DIGEST = 18, 23, 13
@@ -169,19 +168,17 @@ class Labels:
             raise Unplannable("the functions that store sessions lie too far apart")
         tags: dict[Range, set[int]] = {}
         for start, code in self._image.code_pieces(_TAG_CODE, within):
-            for place, tag in self._tags(code):
-                if (bounds := self._image.function_bounds(start + place)) and bounds not in tags:
-                    tags[bounds] = set() if tag else {each for used in self._tags_of(bounds).values() for each in used}
-                if bounds:
-                    tags[bounds] |= {tag} - {0}
+            for match in self._tag_code().finditer(code):
+                bounds = self._image.function_bounds(start + match.start())
+                if bounds and self._image.machine == "x86-64":
+                    tags.setdefault(bounds, set()).add(match[1][0])
+                elif bounds and bounds not in tags and match.start() % 4 == 0:
+                    tags[bounds] = {tag for used in self._tags_of(bounds).values() for tag in used}
         return only([function for function, used in tags.items() if used >= _WRITTEN], "write sessions down")
 
-    def _tags(self, code: bytes) -> Iterator[tuple[int, int]]:
-        """The places in code at which tags are set, and the tags; 0 where these are made of one another."""
-        if self._image.machine == "x86-64":
-            yield from ((match.start(), match[1][0]) for match in _TAGS.finditer(code))
-        else:
-            yield from ((match.start(), 0) for match in _OF_TAGS_AARCH64.finditer(code) if match.start() % 4 == 0)
+    def _tag_code(self) -> re.Pattern[bytes]:
+        """The code that sets a tag, or on aarch64 what tags are made of."""
+        return _TAGS if self._image.machine == "x86-64" else _OF_TAGS_AARCH64
 
     def _tags_of(self, function: Range) -> dict[int, set[int]]:
         """The tags with which a function calls others, by the addresses of the calls."""

@@ -4,7 +4,7 @@ shows, out of the tables to which its session points. What the code doesn't show
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
@@ -12,8 +12,8 @@ from ssllatency.code.values import Assumptions, FieldPath, LoadedField, Symbolic
 from ssllatency.elf.image import Image
 from ssllatency.stacks.gnutls.extensions import extension_paths
 from ssllatency.stacks.openssl.accessors import field_set
-from ssllatency.stacks.openssl.names.rows import suite_reader, table
-from ssllatency.stacks.openssl.names.texts import pointers_to_text
+from ssllatency.stacks.rows import MOST_PLACES, rows_naming, suite_reader, table
+from ssllatency.stacks.texts import pointers_to_text
 
 _SESSION = SymbolicAddress("argument", 0)
 _ENTITY = (0,)  # GNUTLS_SERVER (1) or GNUTLS_CLIENT (2), of gnutls/gnutls.h
@@ -29,7 +29,6 @@ _SUITES = {
 }
 _GROUPS = {b"SECP256R1": (2, 23), b"SECP384R1": (3, 24), b"X25519": (6, 29)}
 _SETTERS = tuple(f"gnutls_transport_set_{name}_function" for name in ("pull", "pull_timeout", "push", "vec_push"))
-_MOST_PLACES = 32  # pointers to a text: each table has one
 
 
 def connection_offsets(image: Image) -> dict[str, int]:
@@ -75,7 +74,7 @@ def suites(image: Image) -> dict[int, str]:
     number = _suite_number(image, name.path[1]) if name else None
     if name is None or number is None:
         return {}
-    anchors = (start for text in _SUITES for start in _starts(image, text, name.path[1]))
+    anchors = (start for text in _SUITES for start in rows_naming(image, text, name.path[1]))
     return table(suite_reader(image, number, name.path[1]), anchors)
 
 
@@ -169,7 +168,7 @@ def _suite_number(image: Image, name: int) -> int | None:
     return _common(
         {
             offset
-            for start in _starts(image, text, name)
+            for start in rows_naming(image, text, name)
             for offset in range(0, _MAX_ENTRY, 2)
             if image.constant(start + offset, 2) == int.from_bytes(number, "little")
         }
@@ -184,7 +183,7 @@ def _of_group(image: Image) -> FieldPath | None:
     number = _common(
         {
             offset
-            for place in pointers_to_text(image, text, _MOST_PLACES)
+            for place in pointers_to_text(image, text, MOST_PLACES)
             for start in range(place, place - _MAX_ENTRY, -8)
             if image.constant(start + own.path[1], 4) == numbers[0]
             for offset in range(0, _MAX_ENTRY, 2)
@@ -199,8 +198,3 @@ def _common(offsets: Iterable[set[int]]) -> int | None:
     """The one offset that is in all sets."""
     common = set.intersection(*offsets)
     return common.pop() if len(common) == 1 else None
-
-
-def _starts(image: Image, text: bytes, name: int) -> Iterator[int]:
-    """The beginnings of entries that point to this text at `name`."""
-    return (place - name for place in pointers_to_text(image, text, _MOST_PLACES))

@@ -71,7 +71,7 @@ class GnuTls(Stack):
     def version(self, image: Image) -> str:
         """The text that gnutls_check_version returns."""
         from ssllatency.code.evaluate import returned
-        from ssllatency.stacks.openssl.names.texts import readable
+        from ssllatency.stacks.texts import readable
 
         function = image.function("gnutls_check_version")
         values = returned(image, function.address, rdi=0) if function else []

@@ -14,7 +14,7 @@ from ssllatency.code.values import Assumptions, FieldPath, LoadedField, Symbolic
 from ssllatency.elf.image import Image
 from ssllatency.stacks.mbedtls.operations import STEP
 from ssllatency.stacks.openssl.accessors import field_returned
-from ssllatency.stacks.openssl.names.texts import readable
+from ssllatency.stacks.texts import readable
 
 _CONTEXT = SymbolicAddress("argument", 0)
 _MAX_OFFSET = 1 << 16

@@ -8,8 +8,8 @@ from ssllatency import abi
 from ssllatency.elf.image import Image
 from ssllatency.stacks.mbedtls.connection import major_version
 from ssllatency.stacks.names import ALERTS, Names, own_reasons
-from ssllatency.stacks.openssl.names.rows import TLS, Row, table
-from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
+from ssllatency.stacks.rows import TLS, Row, rows_naming, table
+from ssllatency.stacks.texts import text_at
 
 _LIBRARY = abi.Error.LIBRARY_MBEDTLS
 _ALERT_REASONS = 0x8000  # of the kernel side: an alert that was received, from this number on
@@ -158,7 +158,6 @@ _SUITES = {
     b"TLS1-3-AES-128-GCM-SHA256": 0x1301,
 }
 _NAME = 8  # bytes into an entry of the table, behind the number
-_MOST_PLACES = 32  # pointers to a text: the table has one
 
 
 def names(image: Image) -> Names:
@@ -185,7 +184,7 @@ def suites(image: Image) -> dict[int, str]:
     starts = [
         start
         for text, number in _SUITES.items()
-        for place in pointers_to_text(image, text, _MOST_PLACES)
-        if image.constant(start := place - _NAME, 4) == number
+        for start in rows_naming(image, text, _NAME)
+        if image.constant(start, 4) == number
     ]
     return table(read, starts[:1])

@@ -14,8 +14,8 @@ from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import Assumptions, FieldPath, LoadedField, SymbolicAddress, Value
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
-from ssllatency.stacks.openssl.names.texts import pointers_to_text
 from ssllatency.stacks.s2n.thread_local import errno_place
+from ssllatency.stacks.texts import pointers_to_text
 
 _CONNECTION, _FIRST, _SECOND = (SymbolicAddress(base, 0) for base in ("argument", "first output", "second output"))
 _MAX_OFFSET = 1 << 16

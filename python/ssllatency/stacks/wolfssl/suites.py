@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.names.rows import TLS, Row, suite_reader, table
-from ssllatency.stacks.openssl.names.texts import pointers_to_text, text_at
+from ssllatency.stacks.rows import TLS, Row, rows_naming, suite_reader, table
+from ssllatency.stacks.texts import text_at
 
 _IANA = 8  # of the name in a row, which begins with wolfSSL's own
 _NUMBER = 16
 _KNOWN = {b"TLS_AES_128_GCM_SHA256": 0x1301, b"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": 0xC02F}
-_MOST_PLACES = 32  # pointers to a text
 _UNNAMED: Row = (0, "")
 
 
@@ -24,8 +23,8 @@ def suites(image: Image) -> dict[int, str]:
     starts = [
         start
         for text, number in _KNOWN.items()
-        for place in pointers_to_text(image, text, _MOST_PLACES)
-        if read(start := place - _IANA) == (TLS | number, text.decode())
+        for start in rows_naming(image, text, _IANA)
+        if read(start) == (TLS | number, text.decode())
     ]
     found = table(read, starts[:1])
     return found if {TLS | number for number in _KNOWN.values()} <= found.keys() else {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
+from ssllatency.stacks.texts import pointers_to_text, readable, text_at
 
 MAX_PARAMETERS = 24
 MAX_GROUPS = 64

@@ -15,7 +15,7 @@ from itertools import count
 from ssllatency.data_class import dataclass
 from ssllatency.elf.image import Image
 from ssllatency.stacks.names import unpack
-from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
+from ssllatency.stacks.texts import pointers_to_text, readable, text_at
 
 MAX_TABLE = 512
 MAX_COMMON = 64

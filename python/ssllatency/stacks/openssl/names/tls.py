@@ -15,10 +15,10 @@ from ssllatency.code.evaluate import returned_in_cases
 from ssllatency.code.values import Assumptions, SymbolicAddress
 from ssllatency.elf.image import Image
 from ssllatency.stacks.openssl.accessors import field_returned
-from ssllatency.stacks.openssl.names.rows import Row, rows_around, table
-from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
 from ssllatency.stacks.openssl.unnamed.found import known_of
 from ssllatency.stacks.openssl.unnamed.labels import CIPHER_NAMES
+from ssllatency.stacks.rows import Row, rows_around, table
+from ssllatency.stacks.texts import pointers_to_text, readable, text_at
 
 ALERTS = range(256)
 STATES = range(81)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.names.texts import text_at
+from ssllatency.stacks.texts import pointers_to_text, text_at
 
 MAX_ROWS = 4096
 TLS = 0x03000000
 """In the 32-bit identifiers of ciphers, above TLS' number."""
 _STRIDES = range(16, 160, 8)
+MOST_PLACES = 32  # pointers to a text: each table has one
 
 Row = tuple[int, str]
 ReadRow = Callable[[int], Row | None]
@@ -33,6 +34,11 @@ def rows_around(read: ReadRow, anchor: int, stride: int) -> Iterator[Row]:
             if row is None:
                 break
             yield row
+
+
+def rows_naming(image: Image, text: bytes, name: int) -> Iterator[int]:
+    """The beginnings of what may be rows, which point to this text so far from there."""
+    return (place - name for place in pointers_to_text(image, text, MOST_PLACES))
 
 
 def _stride(read: ReadRow, anchor: int) -> int:
